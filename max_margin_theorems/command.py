@@ -13,7 +13,7 @@ BAD_INPUT = 2
 def main() -> int:
     """Run the command ``theorems`` and return its exit code.
 
-    If a file shadows one of our packages, print this on standard error and return the exit code of bad input.
+    If a file shadows one of our packages, print a message on standard error and return the exit code of bad input.
     """
     signals.listen()
     # Import nothing before listen(): a signal may arrive at any moment.

@@ -117,7 +117,7 @@ class Paper:
 
     @contextmanager
     def blame(self) -> Iterator[None]:
-        """Convert errors within the ``with`` block into an error that names the paper's package, unless this is ours.
+        """Convert errors in the ``with`` block into an error that names the paper's package, unless the paper is ours.
 
         Raises:
             InvalidInput: the code of another package raised an error.

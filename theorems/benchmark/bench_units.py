@@ -29,7 +29,7 @@ Problems = tuple[Sequence[Problem], Sequence[Float64[np.ndarray, "d"]], Sequence
 """Problems, starts p(0), names of the problems, and the shape of the trained parameter."""
 
 DIMENSION = 10
-"""The dimension d of the generated problems; n and T are those of the paper's random trials."""
+"""The dimension d of the generated problems; n and T are as in the paper's random trials."""
 CHUNK = 10
 """The number of generated problems in a unit."""
 TURNING = dict.fromkeys(("figure-1a", "figure-1b", "figure-1c", "figure-4"), (0.0, -1.0))

@@ -88,8 +88,8 @@ class Measurement:
         curve: iterations, and 1 − cos at each of them; NaN at p = 0.
         selected: the token of largest weight of each input at the cap.
         selects_limit: whether ``selected`` are the tokens of the limit.
-        representable: whether every step stayed in the range of float64; otherwise the run ended before the first step
-            that did not.
+        representable: whether every step stayed in the range of float64; if not, the run ended before the first step
+            outside it.
         nuclear: if W is trained, 1 − cos to the solution of least nuclear norm C_⋆, and ‖W‖_⋆/(m(W) C_⋆) − 1, at the
             cap, where m(W) is the least margin; None if no W is trained or that solution is not proven unique.
         gap: the gap of the margin, proven and measured, see :mod:`theorems.benchmark.margin_gap`.
@@ -197,7 +197,7 @@ class Limits:
         return solution if isinstance(solution, NuclearMaxMargin) and solution.unique else None
 
     def from_nuclear(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float] | None:
-        """Compute 1 − cos∠(W, W_⋆) and ‖W‖_⋆/(m(W) C_⋆) − 1, the latter infinite where m(W) ≤ 0."""
+        """Compute 1 − cos∠(W, W_⋆) and ‖W‖_⋆/(m(W) C_⋆) − 1; the second number is infinite if m(W) ≤ 0."""
         if self.nuclear is None:
             return None
         least = float((self.rows @ p).min())

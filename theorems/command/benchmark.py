@@ -28,7 +28,7 @@ from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.tables import console
 
 DATA = ("figure-1a", "figure-1b", "figure-1c")
-"""The default data: those of the paper's Figures 1(a), 1(b) and 1(c); Figure 4 has the same data as Figure 1(c)."""
+"""The default data, from the paper's Figures 1(a), 1(b) and 1(c); Figure 4 has the same data as Figure 1(c)."""
 
 
 def bench_and_report(options: BenchOptions) -> int:

@@ -25,8 +25,9 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def junit_xml(results: Sequence[Result], seed: int, expected: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return the results as a JUnit XML document.
 
-    Falsified is a failure, inconclusive an error; not applicable is skipped, and so is a falsified statement that
-    ``expected`` (id: reason) lists. The text of the element is the claim with its numbers, or the reason.
+    A falsified statement is a failure, an inconclusive one an error. A statement is skipped if it is not applicable, or
+    if it is falsified and ``expected`` (id: reason) lists it. The text of the element is the claim with its numbers, or
+    the reason.
     """
     counts = {name: 0 for _, name in SHOWN_AS.values()}
     suite = ElementTree.Element("testsuite", name="theorems", tests=str(len(results)))

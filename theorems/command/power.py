@@ -57,7 +57,7 @@ def power_and_report(options: PowerOptions) -> int:
 
 
 def _command(options: PowerOptions) -> str:
-    """Return the command line that prints this document."""
+    """Return the command line that prints the same tables as Markdown."""
     faults = (word for name in options.faults or () for word in ("--faults", name))
     other_options = ("--examples", str(options.examples), "--seed", str(options.seed), "--markdown")
     return " ".join(["theorems power", *(options.ids or ()), *faults, *other_options])

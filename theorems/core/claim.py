@@ -179,7 +179,7 @@ class Undecided(Ended):
     """
 
     def __init__(self, claim: str, why: str, form: Form = Form.EXACT, *, not_found: bool = False) -> None:
-        """Make the one undecided claim from its name and the reason."""
+        """Make the undecided claim from the name of the claim and the reason."""
         super().__init__(f"{claim}: {why}")
         self.why = why
         self.claims = (undecided_claim(claim, why, form, not_found=not_found),)
@@ -195,7 +195,7 @@ class Refuted(Ended):
     """
 
     def __init__(self, claim: str, detail: str, form: Form = Form.EFFECTIVE) -> None:
-        """Make the one failed claim from its name and what was returned."""
+        """Make the failed claim from the name of the claim and a description of what was returned."""
         super().__init__(f"{claim}: {detail}")
         # An impossible result is infinitely far from a correct one.
         self.claims = (Claim(claim, form, -np.inf, 0.0, EXACT, detail=detail),)
@@ -233,7 +233,7 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
 
     Args:
         conclusion: yields claims.
-        refines: a mapping from the name of each claim that refines a limit to the name of the limit's claim.
+        refines: for each claim that refines a limit, the name of the limit's claim, by the name of the refining claim.
     """
     if not refines:
         return conclusion

@@ -31,8 +31,8 @@ DATASET_CLAIMS = (KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS)
 def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Yield the claims that k_it = W x_it and γ_it = Y_i v·x_it, each within half an ulp of the exact product.
 
-    Both the implementation's keys and scores and those of the case's problem are checked. A case without tokens has no
-    such claims.
+    The claims are about the keys and scores that the implementation computes and about those in the case's problem. A
+    case without tokens has no such claims.
     """
     data = case.dataset
     if data is None:

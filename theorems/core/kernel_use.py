@@ -27,7 +27,7 @@ class KernelUse:
 
 
 def calls(where: str, *, turn: int, differentiates: bool = True) -> KernelUse:
-    """Return the description of a statement that calls the kernel at the step ``where``."""
+    """Return the :class:`KernelUse` of a statement that calls the kernel at the step ``where``."""
     return KernelUse(True, where, turn, differentiates=differentiates)
 
 

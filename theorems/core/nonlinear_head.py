@@ -2,8 +2,8 @@
 
 The head is Σ_j b_j φ_j(·) over hidden units j. Every δ_ij = Σ_t s_it g_itj (softmax weights s, gaps g of hidden unit j)
 is the excess risk of a linear head with scores −g under the correlation loss, so ``log_excess_risk`` computes it up to
-rounding, however small it is. The gradient of L at p is that of a linear head with scores −|ℓ'_i| Σ_j |b_j| φ'_j g_itj.
-So the softmax, with its faults, is that of the implementation under test.
+rounding, however small it is. The gradient of L at p equals the gradient for a linear head with scores −|ℓ'_i| Σ_j
+|b_j| φ'_j g_itj. So the softmax of the implementation under test, with its faults, is the one that is used.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83).
 """

@@ -1,7 +1,7 @@
 """The parts of a statement: premises, the conclusion as its source states it, and sharper forms of ours.
 
 A statement is falsified if any of its claims is falsified. The meaning depends on the part to which that claim belongs.
-A false premise means that the computed objects are not those that the statement is about; a false conclusion, that the
+A false premise means that the computed objects are not the objects of the statement; a false conclusion, that the
 statement is wrong; a false sharper form, that only the suite's addition to the statement is wrong.
 """
 
@@ -56,7 +56,7 @@ class Parts:
 
     Attributes:
         stated: the verdict on the stated conclusion. Inconclusive if a claim that must be made on the case was not made
-            or not decided, or if a premise was falsified, because the computed objects are then not those of the
+            or not decided, or if a premise was falsified, because the computed objects are then not the objects of the
             statement.
         forms: the verdict on the claims of each form, premises included.
     """

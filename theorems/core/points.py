@@ -78,9 +78,9 @@ def with_margin(
 def near_boundaries(
     rng: np.random.Generator, problem: Problem, base: Float64[np.ndarray, "m d"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Move each point p of ``base`` until two random tokens of a random input (nearly) tie in the logit k·p.
+    """Move each point p of ``base`` until the logits k·p of two random tokens of a random input (nearly) tie.
 
-    The difference of the two logits becomes 0, or ±1e-12 … ±1, or exactly ±1.
+    The difference of the two logits becomes 0, a random number of size 1e-12 to 1, or exactly ±1.
     """
     m = len(base)
     i = rng.integers(problem.n, size=m)

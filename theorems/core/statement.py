@@ -61,8 +61,8 @@ class Statement:
         premises: the claims that check what the conclusion assumes about data, solutions and runs. Claims in neither
             ``states`` nor ``premises`` are sharper forms.
         about: the class of the cases.
-        refines: a mapping from the name of each claim that is judged only if a limit is decided to the name of the
-            limit's claim.
+        refines: for some claims, by name, the name of another claim, which is about a limit; a claim with such an entry
+            is judged only if its limit is decided.
         varies: reasons why a relation of :mod:`generators.metamorphic_relations` may change the verdict, by the name of
             the relation.
         search: the reason why a search or a run of the statement may be decided on a case but undecided on the case
@@ -268,7 +268,7 @@ def _read_declarations(
 
 
 def _limits_refined(id: str, claims: Sequence[ClaimName]) -> dict[str, str]:
-    """Return a mapping from the name of each claim that refines a limit to the name of that limit's claim."""
+    """Return, for each claim that refines a limit, the name of the limit's claim, by the name of the refining claim."""
     refines = {str(name): str(name.refines) for name in claims if isinstance(name, ClaimName) and name.refines}
     for name, limit in refines.items():
         if limit not in claims or limit in refines:

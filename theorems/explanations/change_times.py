@@ -1,8 +1,8 @@
-"""Times at which a gradient flow changes which tokens have the largest softmax weight, compared with its start.
+"""Times of the first and the last change of the tokens of largest softmax weight along a gradient flow.
 
-Time is that of dp/dt = −∇L(p): a short step η of gradient descent takes the time η. The time to reach a margin
-grows exponentially with the margin, so tokens can keep nearly all weight for as long as anybody trains, although the
-flow finally leaves them.
+Time is the variable t of dp/dt = −∇L(p): a short step η of gradient descent takes the time η. The time to reach a
+margin grows exponentially with the margin, so tokens can keep nearly all weight for as long as anybody trains, although
+the flow finally leaves them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ Between = tuple[float, float]
 
 @dataclass(frozen=True)
 class ChangeTimes:
-    """Times at which a flow leaves the tokens of largest weight at its start.
+    """Times of the first and the last change of the tokens of largest weight along a flow.
 
     Attributes:
-        first: the two records between which one of these tokens changes for the first time.
-        last: the two records between which a token of largest weight changes for the last time; may equal ``first``.
+        first: the times of the two records between which a token of largest weight changes for the first time.
+        last: the times of the two records between which a token of largest weight changes for the last time; may equal
+            ``first``.
     """
 
     first: Between

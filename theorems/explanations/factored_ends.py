@@ -41,7 +41,8 @@ class TrainedEnd:
         selects: the token of largest weight of each input at the end; for (K, Q) the limit itself is not decided.
         norm: ‖W‖_F.
         rank: number of singular values of W that are at least a thousandth of the largest.
-        frobenius: 1 − cos∠(W, W^mm), W^mm the solution of least ‖W‖_F for those tokens; None where no W separates them.
+        frobenius: 1 − cos∠(W, W^mm), W^mm the solution of least ‖W‖_F for the tokens ``selects``; None where no W
+            separates them.
         nuclear: 1 − cos∠(W, W_⋆), W_⋆ the solution of least ‖W‖_⋆; None where W_⋆ is not proven unique.
         excess: ‖W‖_⋆/(m(W) C_⋆) − 1, m(W) the least margin and C_⋆ = ‖W_⋆‖_⋆; None without W_⋆ or if m(W) ≤ 0.
         changes: when the flow on (K, Q) changes the tokens of largest weight of its start; None if it keeps them.
@@ -125,7 +126,7 @@ def _least_margin(data: QueryDataset, W: Float64[np.ndarray, "d e"], alpha: Int6
 
 
 def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
-    """Return a paragraph on the ends of both flows; empty without ends."""
+    """Return a paragraph on the ends of the flows on W and on (K, Q); empty without ends."""
     sentences = []
     for trained_end in ends:
         sentence = trained_end.sentence(

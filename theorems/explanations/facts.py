@@ -82,7 +82,7 @@ class Facts:
         name: the name of the data.
         case: the data.
         path: the gradient flow from the trained weights if these are given, otherwise from p(0).
-        others: the flows from seeded starts.
+        others: the flows from random starts.
         choices: the choices of one token per input, without duplicates: the optimal tokens, the selected ones, the
             tokens of largest weight at the trained weights, and the given ones.
         about: the choice of tokens whose p_mm defines margins, duals and neighbours; None if no choice has a p_mm.
@@ -92,7 +92,7 @@ class Facts:
         tokens: the facts about each token.
         assumptions: for each choice of tokens the assumptions that were checked.
         statements: lemmas and theorems, and whether they apply.
-        seed: the seed of the seeded starts.
+        seed: the seed of the random starts.
         weights: if W is trained, the solutions of least Frobenius and nuclear norm for each separable choice.
         ends: where the flows on W and on (K, Q) end; empty without queries.
         split: the tokens that tie with optimal ones under every prompt that gives no token a larger logit than the
@@ -100,7 +100,7 @@ class Facts:
         layer: the state of attention at the trained weights, if these are given.
         before: the flow from p(0), if the data have both a start and trained weights.
         rules: where rules of ``theorems bench`` lead from the start of the flow, if any were requested.
-        run: the run of training, if the trained weights are those of several checkpoints.
+        run: the run of training, if the data have trained weights of several checkpoints.
         joint: the end of joint descent on head and prompt, if the head is to be trained.
     """
 
@@ -156,8 +156,8 @@ def facts_of(
     Args:
         case: the data.
         name: the name of the data.
-        starts: number of flows from seeded starts besides the flow from p(0).
-        seed: the seed of those starts.
+        starts: number of flows from random starts, besides the flow from p(0).
+        seed: the seed of the random starts.
         rules: rules of ``theorems bench`` to run from the start.
         train: ``v`` to train the head with the prompt as well.
 
@@ -261,7 +261,7 @@ def _norms_to_record(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) 
 def _weights(
     case: Case, path: FollowedFlow, about: Chosen, start: Float64[np.ndarray, "d"]
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m n T"]]:
-    """Return norms that the flow reaches, and the softmax weights there; if it stops early, its last norm is added."""
+    """Return norms that the flow reaches (if it stops early, the last norm, too), and the softmax weights there."""
     flow = path.flow
     norms = [norm for norm in _decades(prompt_scale(case, about), start) if norm <= flow.norms[-1]]
     rows = [int(np.argmin(np.abs(flow.norms - norm))) for norm in norms]

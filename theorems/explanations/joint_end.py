@@ -1,9 +1,9 @@
 """Joint descent on head v and prompt p, from the head of the data and the start of an explanation.
 
-The rule is that of Figure 3 of the paper: each gradient is divided by its norm, so ‖v‖ and ‖p‖ grow steadily and
-the limit becomes visible. A run ends after a number of steps, so nothing is concluded about its limit. Its
-end is compared with the directions v̄_mm and p̄_mm of Theorem 5, p̄_relax of Theorem 6, and p(c) of the conjecture on
-joint descent, where c is the growth of ‖v‖ divided by the growth of ‖p‖.
+The rule is the one of Figure 3 of the paper: each gradient is divided by its norm, so ‖v‖ and ‖p‖ grow steadily and the
+limit becomes visible. A run ends after a number of steps, so nothing is concluded about its limit. Its end is compared
+with the directions v̄_mm and p̄_mm of Theorem 5, p̄_relax of Theorem 6, and p(c) of the conjecture on joint descent,
+where c is the growth of ‖v‖ divided by the growth of ‖p‖.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3, Theorems 5 and 6.
 """

@@ -107,9 +107,9 @@ def _run(sheet: Any, facts: Facts) -> None:
 
 
 def _directions(facts: Facts) -> list[MaxMargin]:
-    """Return the max-margin directions to draw: those of every locally optimal α, if all are known.
+    """Return the max-margin directions to draw: if all locally optimal α are known, the direction of each.
 
-    Otherwise return those of :attr:`Facts.choices` and of the tokens that the flows select.
+    If they are not known, return the directions of :attr:`Facts.choices` and of the tokens that the flows select.
     """
     if facts.locally_optimal is not None:
         return [choice.svm for choice in facts.locally_optimal if isinstance(choice.svm, MaxMargin)]

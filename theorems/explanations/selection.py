@@ -1,7 +1,7 @@
 """Choices of one token per input: the optimal ones, those that gradient flows select, the locally optimal ones.
 
 Ties, neighbours and local optimality are decided over the rationals. A flow counts as selecting tokens only if its
-direction is that of their p_mm; otherwise the selection is undecided.
+direction tends to their p_mm; if that is not shown, the selection is undecided.
 """
 
 from __future__ import annotations

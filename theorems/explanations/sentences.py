@@ -247,7 +247,7 @@ def factors_words(facts: Facts) -> str:
 
 
 def _changes(facts: Facts) -> Iterator[str]:
-    """Yield sentences: does the flow from trained weights keep their tokens? Which does the flow from p(0) select?"""
+    """Yield sentences on whether the flow keeps the tokens of the trained weights, and on the flow from p(0)."""
     layer, selects = facts.layer, facts.path.selects
     if layer is None:
         return
@@ -274,7 +274,7 @@ def _changes(facts: Facts) -> Iterator[str]:
 
 
 def _scope(facts: Facts) -> str:
-    """Return a sentence that training may end elsewhere than the flow; empty where the flow is undecided."""
+    """Return a warning that training may end elsewhere than the flow; empty without weights or a decided flow."""
     if facts.layer is None or not facts.is_decided:
         return ""
     runs = facts.rules or isinstance(facts.case.problem, RaggedProblem)
@@ -304,7 +304,7 @@ def _divides(parts: SplitFlow) -> str:
 
 
 def _tied_words(facts: Facts) -> Iterator[str]:
-    """Yield the proven, then the only observed facts on tied tokens; nothing if a prompt selects all optimal tokens."""
+    """Yield the proven, then the merely observed facts on tied tokens; nothing if a prompt selects all optimal ones."""
     split, parts = facts.split, facts.path.parts
     if split is None:
         return
@@ -357,7 +357,7 @@ def _comparison(facts: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
 
 
 def _against_optimal(facts: Facts, alpha: Int64[np.ndarray, "n"], otherwise: str) -> str:
-    """Return a phrase that compares tokens α, (n,), with those of highest score.
+    """Return a phrase that compares tokens α, (n,), with the tokens of highest score.
 
     Args:
         facts: scores and optimal tokens.

@@ -135,7 +135,7 @@ def _select(page: Page, choice: str) -> None:
 def _place(page: Page, value: float) -> None:
     """Move the selected token or start to typed coordinates.
 
-    For a start the coordinates are those of p(0), not those of its marker in the picture, which has another scale.
+    For a start these are the coordinates of p(0); the picture draws prompts in another scale.
     """
     kind, number = page.selection
     place = np.array([page.controls.x.value, page.controls.y.value], dtype=np.float64)

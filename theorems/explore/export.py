@@ -21,7 +21,7 @@ from theorems.run.verify import nothing
 POLICY = "; ".join(
     (
         "default-src 'none'",
-        "script-src 'unsafe-inline' 'unsafe-eval'",  # for Bokeh's scripts and for callbacks, which it compiles
+        "script-src 'unsafe-inline' 'unsafe-eval'",  # for Bokeh's scripts, and for callbacks, which Bokeh compiles
         "style-src 'unsafe-inline'",
         "img-src data: blob:",
         "font-src data:",

@@ -81,7 +81,7 @@ def _number(value: float | None) -> str:
 
 
 def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str]:
-    """Return a label per token; where tokens share a place, the label of the first names all, the others are empty."""
+    """Return a label per token; where tokens share a place, the first label names all, and the others are empty."""
     labels = [""] * len(places)
     first: list[int] = []
     shared: dict[int, list[int]] = {}
@@ -98,7 +98,7 @@ def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str
 
 
 def trained(state: State, view: View) -> Columns:
-    """Return a row per checkpoint of the data's trained weights; those outside the picture are put at its edge."""
+    """Return a row per checkpoint of the data's trained weights; points outside the picture are put at its edge."""
     checkpoints = None if state.case.sequence is not None else checkpoints_of(state.case)
     columns: Columns = {"x": [], "y": [], "name": [], "norm": [], "selects": []}
     if checkpoints is None:

@@ -127,7 +127,7 @@ def assumptions_of(case: Case) -> list[NamedFinding]:
 
 
 def plan(case: Case) -> list[StatementOnData]:
-    """Return a unit for each statement about such data, then one for each of them without an assumption that fails."""
+    """Return a unit per statement about such data, then one per statement without an assumption that alone fails."""
     data = Given(case)
     chosen = select_statements((), subject=case)
     units = [StatementOnData(statement.id, data) for statement in chosen]

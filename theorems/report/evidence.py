@@ -76,8 +76,8 @@ class Power:
     Attributes:
         faults: the number of planted faults.
         caught: the number of faults that some statement catches.
-        by_kind: by kind of fault and id of a statement, two numbers: the faults of that kind that the statement
-            catches, and those in functions that it calls.
+        by_kind: by kind of fault and id of a statement, two numbers: how many faults of that kind the statement
+            catches, and how many are in functions that the statement calls.
     """
 
     faults: int

@@ -1,4 +1,4 @@
-"""Chain of digests through the lines of a file: each line begins with a digest of its content and the digest before it.
+"""Chain of digests through the lines of a file: a line begins with a digest of its content and of the digest before.
 
 The digest reveals a line that was changed, moved, repeated or taken from another file. This detects damage, not
 malice: whoever may write the file can compute the digests, too. Only the standard library is imported.
@@ -17,7 +17,7 @@ _LINE = re.compile(rb'\{"digest": "([0-9a-f]{32})", (.*)\}', re.DOTALL)
 
 
 def seal(content: str, before: str) -> tuple[str, str]:
-    """Return the line for ``content``, which begins with its digest and has no end of line; and the digest itself.
+    """Return the line for ``content``, without an end of line, and the digest with which the line begins.
 
     Args:
         content: a JSON object that is not empty.

@@ -47,7 +47,7 @@ class KnownFailures:
     def complaints(self, results: Iterable[Result]) -> list[str]:
         """Return a sentence for each difference between the results and the file.
 
-        Inconclusive results count as neither upheld nor falsified; they are reported elsewhere.
+        Inconclusive results count as neither upheld nor falsified; the report of the run shows them.
         """
         by_id = {result.id: result for result in results}
         sentences, missing = [], []

@@ -152,7 +152,7 @@ class Result:
         interrupted: whether a signal stopped the run before the statement was finished.
         stopped: the reason why the run stopped before the statement was finished; empty if it was finished.
         touched: the functions of the attention kernel under test that were called.
-        not_found: the number of inconclusive cases whose only reason is that a search of the suite found nothing.
+        not_found: the number of cases that are inconclusive only because a search of the suite found nothing.
         listed: the claims that the statement may make; empty if missing claims are not reported.
         parts: the verdict of each part of the statement, on the cases on which the statement was falsified.
     """
@@ -197,13 +197,13 @@ class Result:
     def conclusion(self) -> Parts | None:
         """Return the verdict of each part of the statement; None if the statement was not falsified.
 
-        The verdicts are those on falsified cases, including the shrunk one.
+        Only falsified cases count, including the shrunk one.
         """
         return merge_parts([self.parts, self.failure.parts if self.failure else None])
 
     @property
     def never_made(self) -> tuple[str, ...]:
-        """Return the claims that the statement may make but never made; empty if its conclusion was never checked."""
+        """Return the claims that the statement may make but never made; empty if no case was upheld."""
         names = {claim.name for claim in self.claims}
         return tuple(name for name in self.listed if name not in names) if self.counts.get(Verdict.UPHELD) else ()
 

@@ -75,7 +75,7 @@ def run_stepwise(
         enough: returns the reason to stop after the result of a unit or part; empty to go on.
         patience: seconds without a message after which a unit of untrusted code is ended.
         pool: a running pool to use; by default one is started, which ends with the run.
-        engine: workers elsewhere, which run all units in place of processes of this machine.
+        engine: workers on other machines, which run all units in place of processes of this machine.
 
     Raises:
         Interrupted: a signal came; it has the results so far.

@@ -56,7 +56,8 @@ class Request:
         enough: returns the reason to stop after a result; empty to go on.
         realistic: whether only cases that resemble users' data are generated.
         relations: whether each case is checked again after a change that must not change the verdict.
-        cases: the number of generated cases for statements other than capabilities of a kernel; None for ``examples``.
+        cases: the number of generated cases for statements other than capabilities of a kernel; None to use
+            ``examples``.
     """
 
     ids: tuple[str, ...] = ()
@@ -237,7 +238,7 @@ class Session:
 def _urgency(heading: Heading) -> int:
     """Return the urgency: 3 for the output of a kernel, 2 for its gradients, 1 for other capabilities, else 0.
 
-    If the output is wrong, so are the gradients, but they reveal less about the cause.
+    If the output is wrong, the gradients are wrong, too, but reveal less about the cause.
     """
     return _is_capability(heading) + {"kernel-output": 2, "kernel-gradients": 1}.get(heading.id, 0)
 

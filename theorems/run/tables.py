@@ -146,7 +146,7 @@ def print_branches(out: Console, results: Iterable[Result]) -> None:
 
 
 def print_counts(out: Console, results: Iterable[Result]) -> None:
-    """Print which claims were checked on only some cases, and which on none, because they have further hypotheses.
+    """Print which claims were checked on only some cases, or on none, because these claims have further hypotheses.
 
     Few calls of a kernel compute every gradient, so for a capability only claims checked on fewer than :data:`OFTEN`
     calls are listed. With more than :data:`LISTED` statements, their claims are counted instead.

@@ -35,7 +35,7 @@ _serves = False
 
 
 def is_worker() -> bool:
-    """Return whether this is a worker process of a pool, where untrusted code must not run together with its judge."""
+    """Return whether this process is a pool's worker, in which untrusted code must not run together with its judge."""
     return _serves
 
 

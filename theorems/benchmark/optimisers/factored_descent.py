@@ -3,8 +3,8 @@
 - *factored*: K ← K − η ∇L(W) Q, Q ← Q − η ∇L(W)ᵀ K, both computed from the old factors.
 - *normalized-factored*: steps along the normalized joint gradient, (∇_K, ∇_Q)/(‖∇_K‖² + ‖∇_Q‖²)^½.
 - *factored-apart*: the update of the authors' code, which adds ε(‖K‖² + ‖Q‖²) to the loss and divides each gradient by
-  its own norm + ε, ε = 2⁻⁵². As each factor is normalized by itself, steps do not go along −∇L(K, Q), and even in
-  the limit of short steps KᵀK − QᵀQ is not conserved; once ‖∇L‖ is below ε steps follow the penalty.
+  its own norm + ε, ε = 2⁻⁵². As each gradient is normalized by itself, steps do not go along −∇L(K, Q), and even in the
+  limit of short steps KᵀK − QᵀQ is not conserved; once ‖∇L‖ is below ε steps follow the penalty.
 
 All three kinds start at K = I and Q = W(0)ᵀ, in units in which keys have size about one; so KᵀK − QᵀQ ≻ 0 if W(0) = 0.
 

@@ -5,7 +5,8 @@ is first reached, and so misses parts where the norm falls. Therefore the same e
 output.
 
 Limit: p_mm of the tokens that this flow selects, by the definition of the limit in ``theorems bench``. Once every
-optimal logit exceeds the others by enough, ``descent-from-a-margin`` proves this limit, with 1 − cos = O(log s/s).
+optimal logit exceeds the others by a number computed from the data, ``descent-from-a-margin`` proves this limit, with 1
+− cos = O(log s/s).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2 to 4; scipy.integrate.LSODA.
 """

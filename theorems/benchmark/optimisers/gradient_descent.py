@@ -3,7 +3,8 @@
 Both rules run :func:`reference_attention.training.descent.descend`.
 
 Limit: p_mm. Theorems 2 and 3 prove it for gradient descent with η ≤ 1/L_p (L_p: the Lipschitz constant of ∇L);
-``descent-from-a-margin`` proves it for both, once every optimal logit exceeds the others by enough.
+``descent-from-a-margin`` proves it for both rules, once every optimal logit exceeds the others by a number computed
+from the data.
 
 Rate: once p = u p_mm + O(1), the distance ‖p/‖p‖ − limit‖ is O(1/‖p‖), and ‖p‖ grows like log t for gradient descent
 and like t for normalized gradient descent: hence the exponent 1, in log t or in t. For normalized gradient descent a

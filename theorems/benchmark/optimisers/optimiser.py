@@ -39,8 +39,8 @@ class Theory:
     """The theorems about the limit of a rule and about its rate.
 
     Attributes:
-        norm: q, if a theorem about attention proves that the rule's direction converges to that of the solution of
-            ATT-SVM with ‖p‖_q in place of ‖p‖; ``None`` otherwise.
+        norm: q, if a theorem about attention proves that the rule converges in direction to the solution of ATT-SVM
+            with ‖p‖_q in place of ‖p‖; ``None`` otherwise.
         source: one line on who proves this limit, and what is known for other models than attention.
         against: the variable x, t or log t, in which ‖p/‖p‖ − limit‖ is fitted as a power.
         exponent: the exponent of that power by theory; ``None`` if theory gives none.

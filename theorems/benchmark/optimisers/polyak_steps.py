@@ -1,7 +1,7 @@
 """Polyak's steps: p ← p − (L(p) − L*)/‖∇L(p)‖² ∇L(p), where L* is the risk of selecting the optimal tokens.
 
 L* is the infimum of L if the optimal tokens can be separated. Once these tokens are selected, L − L* and ‖∇L‖ fall at
-the same rate, and steps have about the constant length ‖p_mm‖, like those of normalized gradient descent. Near a local
+the same rate, and steps have about the constant length ‖p_mm‖, as in normalized gradient descent. Near a local
 max-margin direction L stays above L* while ∇L vanishes: the steps grow, until the run leaves that direction or a step
 exceeds the range of float64.
 

@@ -38,7 +38,7 @@ class SignDescent(Optimiser):
         self._step = step
 
     def begin(self, setting: Setting) -> None:
-        """Choose the norm in which steps are steepest: that of the rows for :class:`RowDescent`, else ‖·‖_∞."""
+        """Choose the norm in which steps are steepest: the norm of the rows for :class:`RowDescent`, else ‖·‖_∞."""
         shape = setting.shape if len(setting.shape) == 2 else (*setting.shape, 1)
         self._norm: Norm = Blocks(math.inf, "rows", (shape[0], shape[1])) if self.by_rows else math.inf
 

@@ -65,7 +65,7 @@ class OnDask:
             raise InvalidInput(f"--engine dask://{scheduler}: no scheduler answers there ({reason}).") from None
 
     def submit(self, task: Task) -> Answer:
-        """Submit a task and return its answer; tasks submitted first have priority."""
+        """Submit a task and return a future for the worker's answer; tasks submitted first have priority."""
         try:
             submission = submit(self._client, task)
         except Exception as error:

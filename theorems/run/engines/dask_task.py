@@ -36,7 +36,8 @@ class SubmittedTask:
         """Return whether the task is lost, given its ``status`` at the scheduler (None if unknown to the scheduler).
 
         A task is lost if the scheduler no longer knows it, or if it was finished at two checks while the client still
-        waits. A task that the scheduler never knew, or finished since the last check, may have a message under way.
+        waits. A task is not lost if the scheduler never reported it, or reports it as finished for the first time: a
+        message about it may be under way.
         """
         if status is None:
             return self.known and not self.answer.done()

@@ -1,7 +1,7 @@
 """The journals of workers: each worker appends to its own, and the known results are the union of all.
 
-A line has a result, its address and a digest of both. Lines of other runs are ignored, since their addresses differ;
-damaged lines are skipped, and their units run again.
+A line has a result, the address of the result, and a digest of result and address. Lines of other runs are ignored,
+since their addresses differ; damaged lines are skipped, and their units run again.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def folder_of(statement: Statement, ours: Path = COUNTEREXAMPLES) -> Path:
 
 @cache
 def assumptions() -> dict[str, Assumption]:
-    """Return every assumption by id: the suite's, then those that statements of other packages define.
+    """Return every assumption by id: the suite's, then the assumptions that statements of other packages define.
 
     Raises:
         InvalidInput: two packages have the same id.
