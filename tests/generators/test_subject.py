@@ -85,7 +85,7 @@ def test_an_unknown_kind_is_refused(kind: Any) -> None:
 
 def test_two_papers_cannot_have_the_same_kind() -> None:
     with pytest.raises(
-        InvalidInput, match=r"both tests\.theorems\.custom_subject\.Logits and .*Second; choose another"
+        InvalidInput, match=r"'test-logits' is the kind of tests\.theorems\.custom_subject\.Logits and .*Second; choose"
     ):
 
         class Second(Subject, kind="test-logits"):

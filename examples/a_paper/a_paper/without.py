@@ -45,7 +45,7 @@ def falls(case: Case, under_test: Implementation) -> Iterator[Claim]:
     fails=ordered_logits,
 )
 def wrong_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a prompt prefer the token of lower score: as the prompt grows, so do that token's weight and the risk."""
+    """Let a prompt prefer the token of lower score: as the prompt grows, that token's weight and the risk rise."""
     yield from falls(case, under_test)
 
 
