@@ -89,11 +89,11 @@ def decided_attention(case: Case) -> Finding:
 
 
 def attainable_attention(case: Case) -> Finding:
-    """Check that some W attains the log-ratios of optimal attention within each set O_i, and that Gen-SVM is feasible.
+    """Check that some W attains the optimal ratios of the selected tokens' weights, and that Gen-SVM is feasible.
 
-    Let E_it = (x_iα − x_it) z_iᵀ for t ∈ O_i. The log-ratios can be attained if and only if Π (s⋆_iα/s⋆_it)^c_it = 1
-    for all coefficients c with Σ c_it E_it = 0, which is decided over the rationals. The solver's answer to Gen-SVM is
-    checked against its constraints.
+    Let O_i be the selected tokens of input i, s⋆ their optimal weights, and E_it = (x_iα − x_it) z_iᵀ for t ∈ O_i. The
+    ratios can be attained if and only if Π (s⋆_iα/s⋆_it)^c_it = 1 for all coefficients c with Σ c_it E_it = 0, which is
+    decided over the rationals. The solver's answer to Gen-SVM is checked against its constraints.
     """
     finding = quadratic_head(case)
     if not finding.holds or case.queried is None:

@@ -105,8 +105,8 @@ def tangential(
 ) -> Float64[np.ndarray, "*b e"]:
     """Return coordinates of the parts of vectors that are orthogonal to a unit vector.
 
-    The last column of a thin basis stands for all directions outside its span, so its coordinate is the length of the
-    part outside the span.
+    The last column of a basis from :func:`thin_tangents` stands for all directions outside the rows' span; its
+    coordinate is the length of a vector's part outside that span.
     """
     coordinates = np.asarray(vectors @ basis)
     if basis.shape[1] < axis.size - 1:

@@ -210,7 +210,7 @@ def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         refuse_truth_values(name, value)
     try:
         mask = np.asarray(numbers(value), dtype=np.float64).astype(dtype)
-        np.broadcast_to(mask, shape)  # only a check: the mask keeps its shape, because a kernel may confuse shapes
+        np.broadcast_to(mask, shape)  # only a check: the mask keeps this shape, in which a kernel may fail
     except (ValueError, TypeError):
         raise InvalidInput(f"{name}: does not broadcast to (B, H, L, T) = {shape}.") from None
     if dtype is not bool and (np.isnan(mask) | np.isposinf(mask)).any():

@@ -253,7 +253,7 @@ def _proven(
         raise NotDecided("a constraint without a dual may be tight")
     factor = cholesky(K.transpose() * K)
     if factor is None:
-        raise NotDecided("the rank may be smaller")
+        raise NotDecided("W may have less than the guessed rank")
     turn = factor.inv().transpose()
     U1, V1 = K * turn, Q * turn
     M = dual_matrix(rows.a_balls, rows.z_balls, duals)

@@ -67,7 +67,7 @@ def test_beyond_the_limit_of_matrices_nothing_is_established() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 1), (3, 2, 2), (2, 3, 2), (3, 4, 1), (2, 4, 3), (4, 2, 6)])
-def test_matrices_are_counted_as_they_are_enumerated(shape: tuple[int, int, int]) -> None:
+def test_the_count_of_matrices_matches_their_enumeration(shape: tuple[int, int, int]) -> None:
     n, tokens, _ = shape
     assert matrices(*shape) == sum(1 for m in sizes(*shape) for _ in selections(n, tokens, m)) <= MOST_MATRICES
 

@@ -60,7 +60,7 @@ EVALUATIONS = 3_000_000
 NORMALIZED_STEPS = 50
 """Iterations of normalized gradient descent."""
 LENGTH = 0.5
-"""The length of a normalized step in units of 1/max|k|: a run changes logits by several units."""
+"""The length of a normalized step in units of 1/max|k|: no logit changes by more than this in a step."""
 
 
 def starts_around(

@@ -44,7 +44,7 @@ class RaggedProblem(Problem):
     _data: SequenceDataset
 
     def __init__(self, data: SequenceDataset, alpha: Int64[np.ndarray, "m"] | None = None) -> None:
-        """Pad each input with copies of its first token, or if α_i is the first with copies of the second."""
+        """Pad each input with copies of its first token; if that is the chosen token α_i, of its second."""
         parts = data.parts
         longest = parts[-1].problem.T
         positions, scores, pairs = [], [], np.concatenate([part.pairs for part in parts])

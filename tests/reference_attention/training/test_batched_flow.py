@@ -141,7 +141,7 @@ def test_on_a_line_arc_length_is_distance() -> None:
 
 
 def test_the_estimated_error_is_of_order_seven_and_far_above_the_true_error() -> None:
-    """Where the flow is smooth, half a step has 2⁻⁷ of the estimated error."""
+    """Where the flow is smooth, halving a step divides its estimated error by 2⁷."""
     batch, starts = problems(1, 1, 2, 2)
     run = batched_flow._Run(batch, starts, np.array([NORM]), RELATIVE)
     field, on = BatchedGradient(run._keys, run._scores, run._loss), np.arange(1)

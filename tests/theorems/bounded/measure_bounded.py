@@ -1,7 +1,7 @@
 """Measure how slow bounded arrays are and how tight their bounds: ``python -m tests.theorems.bounded.measure_bounded``.
 
 Times are ratios to plain NumPy on the same arrays, measured in turn; widths are measured against ball arithmetic. The
-last table is of kernels: which share of what somebody else's may be off by they use.
+last table is of kernels: the share that each uses of the error that a user's kernel is allowed.
 """
 
 from __future__ import annotations
