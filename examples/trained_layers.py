@@ -147,7 +147,8 @@ class Layer:
 
         Args:
             steps: the number of steps; by default :attr:`steps`.
-            shorter: the factor by which the steps beyond :attr:`steps` are shorter, and more numerous.
+            shorter: the number by which steps after the first ``self.steps`` are divided in length and multiplied in
+                number.
         """
         data = self.given
         if self.trained == "module":

@@ -65,7 +65,9 @@ def zero_entry_cases(draw: DrawFn) -> LabelledFeatures:
 
 
 CELLS = 64
-"""The number of parts into which the interval [0, 1] of weights is cut; in each part F_1 ≠ F_2 is proven."""
+"""The number of parts into which the range [0, 1] of a sample's weight is cut; on each part it is proven that the
+functions F_1 and F_2 of ``adam-proxy-fixed-point`` differ.
+"""
 
 
 @weaken(

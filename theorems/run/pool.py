@@ -52,7 +52,7 @@ ENDING = 5.0
 LARGEST_MESSAGE = 1 << 25
 """Largest message, in bytes, of a process with untrusted code: parsed JSON takes up to thirty times that memory."""
 MOST_MESSAGES = 50_000
-"""The largest number of messages of untrusted code between two steps; shrinking a case sends some hundreds."""
+"""The most messages that untrusted code may send between two steps of a unit; shrinking sends some hundreds."""
 PER_SECOND = 10_000
 """The largest number of messages of untrusted code per second; a step of a real unit takes more than 0.1 ms."""
 AT_A_LOOK = 1000

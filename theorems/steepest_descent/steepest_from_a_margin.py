@@ -173,9 +173,9 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
     subtracted terms is at most ηγ/4, so Φ_c falls as long as margins are at least m_1; and margins stay so large, as
     e^{Φ_c} ≥ c_min e^{−m}.
 
-    **Momentum.** The log-ratios of the weights at p(s) and p(t) oscillate by at most D'ℓ + χ, χ = χ(m_1), and the ratio
-    of the sizes Σ c e^{ε−g·p} of gradients is within e^{±(Dℓ + χ)}. So τ_t = Σ_s β^{t−s}e^{Dℓ+χ}tanh((D'ℓ+χ)/4)/Σ_s
-    β^{t−s}e^{−(Dℓ+χ)}.
+    **Momentum.** Let λ_s = Σ_{s≤r<t} η_r and χ = χ(m_1). From p(s) to p(t) the log-ratio of two rows' weights changes
+    by at most D'λ_s + χ, and the size Σ c e^{ε−g·p} of the gradient by a factor within e^{±(Dλ_s + χ)}. So τ_t = Σ_s
+    β^{t−s}e^{Dλ_s+χ}tanh((D'λ_s+χ)/4)/Σ_s β^{t−s}e^{−(Dλ_s+χ)}.
     """
     problem, rng = case.problem, case.rng()
     svm = yield from certify(problem, problem.optimal, under_test)

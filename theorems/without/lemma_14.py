@@ -45,7 +45,7 @@ def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
 
 
 def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Numbers:
-    """Return log q_max(p), where q_i is the weight on tokens outside O_i and q_max the largest q_i."""
+    """Return log q_max(p): q_i is the weight on tokens outside the optimal set O_i, q_max the largest q_i."""
     hidden = np.where(optimal_sets(case), -np.inf, AttentionAt(case.problem, points).log_weights)
     return np.max(np.logaddexp.reduce(hidden, axis=-1), axis=-1)
 

@@ -1,4 +1,4 @@
-"""The operator Attention of ONNX, without a backward pass, as a model of one node for every set of options."""
+"""ONNX's operator Attention, without a backward pass: for each set of options, a model of a single node."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def run(text: str, kernel: Any = None) -> None:
     "row",
     [pytest.param(row, marks=[pytest.mark.compiler] * (row.capability == "compiled"), id=str(row)) for row in ROWS],
 )
-def test_an_emitted_test_names_the_wrong_number_and_passes_on_a_right_kernel(
+def test_an_emitted_test_names_the_error_and_passes_on_a_right_kernel(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 40)

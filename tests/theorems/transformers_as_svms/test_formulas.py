@@ -61,9 +61,9 @@ def test_a_lower_bound_by_margins() -> None:
     assert result.value == pytest.approx(np.array(due), rel=1e-14)
 
 
-def test_the_violation_of_bounds_by_an_excess() -> None:
-    """The reference's excess is inside; after adding 40 to its logarithm it violates an upper bound by the computed
-    amount.
+def test_an_excess_risk_outside_its_bounds() -> None:
+    """The reference's excess risk is within its bounds; with 40 added to its logarithm it exceeds an upper bound by
+    the computed amount.
     """
     points = np.array([[0.0], [1.0], [4.0]])
     inside = _violation(linear(), REFERENCE, points)

@@ -25,9 +25,10 @@ LEADING = "at some radius the remainder and the rounding error are each below ha
 
 @dataclass(frozen=True, eq=False)
 class LeadingTerm:
-    """The first-order term D of n (L(R x) − L_α) e^{Rθ} = D + r, and a bound on the remainder |r|.
+    """The first-order term D of n (L(R x) − L_α) e^{Rθ} = D + r, θ the margin of x, and a bound on the remainder |r|.
 
-    D = Σ |ℓ'(γ_iα_i)| g_it over the directional neighbours of x. D and r are in units of e^{log_unit}.
+    D = Σ |ℓ'(γ_iα_i)| g_it, with score gaps g_it = γ_iα_i − γ_it, over the directional neighbours of x. D and r are in
+    units of e^{log_unit}.
     """
 
     term: Numbers
