@@ -57,8 +57,9 @@ class View:
             if outcome is not None:
                 has_outcome = True
                 yield outcome
-            if self.trials.under_test.fail_fast and self.elsewhere:
-                self.trials.blamed = self._names_to_blame(self.elsewhere[0])
+            is_own = outcome is not None and outcome[0].verdict is Verdict.FALSIFIED
+            if self.trials.under_test.fail_fast and not self.trials.blamed and not is_own:
+                self.trials.blamed = self._blame_for(number, trial)
         if not has_outcome and self.elsewhere:
             _, claim, smallest = self.elsewhere[0]
             blamed = self._names_to_blame(self.elsewhere[0])
@@ -142,11 +143,22 @@ class View:
         self.elsewhere.append((about, claim.name, smallest))
         return None
 
+    def _blame_for(self, number: int, trial: Trial) -> list[str]:
+        """Return the ids of the capabilities that a call falsifies; none if it falsifies no claim.
+
+        Disagreement with the formula comes first: claims about a single capability may fail because of it.
+        """
+        failures = [(about, claim.name) for about, claim in trial.claims if claim.verdict is Verdict.FALSIFIED]
+        if not failures:
+            return []
+        about, claim = min(failures, key=lambda failure: bool(failure[0]))
+        return self._names_to_blame((about, claim, self.trials.smallest(number, about, claim)))
+
     def _names_to_blame(self, failure: tuple[str, str, AttentionCall]) -> list[str]:
         """Return the ids of the capabilities that a failure belongs to."""
         about, claim, smallest = failure
         fixed_scale = self.trials.under_test.kernel.fixed_scale
-        blamed = [x for x in CAPABILITIES if owns(x, smallest, about, claim, fixed_scale)]
+        blamed = [x for x in CAPABILITIES if not x.format and owns(x, smallest, about, claim, fixed_scale)]
         return [f"kernel-{capability.name}" for capability in blamed]
 
 

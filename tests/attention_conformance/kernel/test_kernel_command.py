@@ -236,6 +236,26 @@ def test_fail_fast_tries_no_other_capability_once_a_call_falsifies_one(capsys: p
     assert "stopped by --fail-fast: a call fails, see kernel-causal" in str(output)
 
 
+WRONG_BACKWARD = """
+from torch.nn.functional import scaled_dot_product_attention as right
+
+def attention(query, key, value, is_causal=False, scale=None):
+    '''Return the right output, with the same number added to each entry of dK.'''
+    return right(query, key, value, is_causal=is_causal, scale=scale) + (key - key.detach()).mean()
+"""
+
+
+def test_fail_fast_tries_the_output_no_further_once_a_gradient_is_wrong() -> None:
+    Path("backward.py").write_text(WRONG_BACKWARD)
+    given = ["--attention", "backward.py:attention", "--dtype", "float64", "--examples", "25", "--json", "out.json"]
+    assert main(["verify", *given, "--fail-fast"]) == 1
+    results = {result["id"]: result for result in read_results(Path("out.json").read_text())["statements"]}
+    assert results["kernel-gradients"]["verdict"] == "falsified"
+    assert results["kernel-output"]["verdict"] == "inconclusive"
+    assert results["kernel-output"]["examples"] < 40
+    assert "stopped by --fail-fast: a call fails, see kernel-gradients" in str(results["kernel-output"])
+
+
 def test_no_test_of_the_failing_call_is_written_unless_a_file_receives_it(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(diagnosis, "reproducer", lambda trace, line: (written.append(line), ("", "not tried"))[1])
