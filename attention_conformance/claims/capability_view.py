@@ -57,8 +57,8 @@ class View:
             if outcome is not None:
                 has_outcome = True
                 yield outcome
-            is_own = outcome is not None and outcome[0].verdict is Verdict.FALSIFIED
-            if self.trials.under_test.fail_fast and not self.trials.blamed and not is_own:
+            falsified = outcome is not None and outcome[0].verdict is Verdict.FALSIFIED
+            if self.trials.under_test.fail_fast and not self.trials.blamed and not falsified:
                 self.trials.blamed = self._blame_for(number, trial)
         if not has_outcome and self.elsewhere:
             _, claim, smallest = self.elsewhere[0]

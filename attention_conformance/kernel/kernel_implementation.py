@@ -66,8 +66,8 @@ class KernelImplementation(OnKernel):
             file = call.file if isinstance(call, RemoteKernel) else inspect.getsourcefile(call) or ""
         except TypeError:
             file = ""
-        options = " fail-fast" * self.fail_fast + " without tests" * (not self.writes_tests)
-        return f"{self.kernel.name} {self.kernel.dtype} {digest_of_file(file) or 'built in'}{options}"
+        fail_fast = " fail-fast" if self.fail_fast else ""
+        return f"{self.kernel.name} {self.kernel.dtype} {digest_of_file(file) or 'built in'}{fail_fast}"
 
     def outcomes(
         self, statement: Statement, examples: int, seed: int, part: int

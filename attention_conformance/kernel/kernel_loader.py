@@ -37,7 +37,7 @@ from theorems.bounded.formats import FORMATS
 SHAPE = (2, 3, 5, 4, 6)
 """The sizes B, n, T, d, m of the probe, all different."""
 RESUMMED = 1024.0
-"""How far outputs of equal calls may differ, in roundings of the largest value: threads may reorder sums."""
+"""Largest difference of outputs of equal calls, in roundings of the largest value: threads may reorder sums."""
 AUTO = "auto"
 
 

@@ -49,8 +49,9 @@ def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
     """Return a line with the verdict on the kernel and the number format that it computes in."""
     checked = [result for result in results if result.was_tried]
     verdict = next((v for v in WORST_FIRST if any(r.verdict is v for r in checked)), Verdict.NOT_APPLICABLE)
-    begun = [result.id in capabilities() for result in checked if result.was_begun]
-    counts = f"{sum(begun)} capabilities and {len(begun) - sum(begun)} statements"
+    begun = [result for result in checked if result.was_begun]
+    able = sum(result.id in capabilities() for result in begun)
+    counts = f"{able} capabilities and {len(begun) - able} statements"
     others = [name for name, state in kernel.get("formats", {}).items() if state != TRIED]
     skipped = f"; not tried in {', '.join(others)}" if others else ""
     through = "" if kernel["differentiable"] else "; it has no backward pass, gradients are unchecked"

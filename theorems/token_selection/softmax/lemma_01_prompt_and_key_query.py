@@ -155,7 +155,7 @@ class Setting:
 
     @property
     def in_floats(self) -> Setting:
-        """The same setting with the values as plain floats."""
+        """Return the same setting with the values as plain floats."""
         return replace(self, values=value_of(self.values))
 
 
