@@ -185,9 +185,9 @@ def exists(path: str) -> bool:
     return bool(files) and (not test or any(f"def {test}(" in file.read_text(encoding="utf-8") for file in files))
 
 
-def python_of(page: Path) -> str:
-    """Return the Python code of a page as one doctest."""
-    return "\n".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
+def python_of(document: str) -> str:
+    """Return the Python code of a document as one doctest."""
+    return "\n".join(block.text for block in blocks(document, read(document)) if block.language == "python")
 
 
 def doctest_failures(text: str, name: str, names: dict[str, object]) -> list[str]:

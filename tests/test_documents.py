@@ -564,4 +564,4 @@ def test_a_path_or_a_target_or_an_option_that_does_not_exist_is_noticed(capsys: 
 
 
 def test_the_page_on_python_prints_what_it_shows() -> None:
-    assert doctest_failures(python_of(ROOT / "docs" / "library.md"), "library.md", {}) == []
+    assert doctest_failures(python_of("docs/library.md"), "library.md", {}) == []

@@ -325,8 +325,8 @@ def test_a_failure_in_one_of_a_thousand_calls_is_repeated_as_often() -> None:
     under_test = kernel_named(
         "tests.attention_conformance.claims.forgetful_kernels:one_in_a_thousand"
     ).as_implementation()
-    why_not = under_test.explain(statement_named("kernel-repeated-calls"), call().replace(state=State.MANY))
-    assert "for number in range(3000):" in why_not.test, why_not.no_test
+    explanation = under_test.explain(statement_named("kernel-repeated-calls"), call().replace(state=State.MANY))
+    assert "for number in range(3000):" in explanation.test, explanation.no_test
 
 
 @pytest.mark.parametrize("fault", ["mask_of_the_call_before", "sizes_of_inference"])
@@ -335,7 +335,7 @@ def test_a_failure_that_needs_an_earlier_call_repeats_that_call(fault: str) -> N
         f"tests.attention_conformance.claims.held_out_faults:{fault}", "float64"
     ).as_implementation()
     given = call().replace(state=State.AFTER_ANOTHER)
-    why_not = under_test.explain(statement_named("kernel-repeated-calls"), given)
-    assert 'run(before, *(-x.flip(2) for x in (query, key, value)), wants="")' in why_not.test, why_not.no_test
-    assert "visible = torch.ones(2, 3).bool().tril()" in why_not.test
-    assert why_not.test.count("def attend(") == 1
+    explanation = under_test.explain(statement_named("kernel-repeated-calls"), given)
+    assert 'run(before, *(-x.flip(2) for x in (query, key, value)), wants="")' in explanation.test, explanation.no_test
+    assert "visible = torch.ones(2, 3).bool().tril()" in explanation.test
+    assert explanation.test.count("def attend(") == 1

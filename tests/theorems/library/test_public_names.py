@@ -19,7 +19,7 @@ import theorems.api
 from tests.documents import doctest_failures, python_of
 from tests.places import ROOT
 
-PAGE = ROOT / "docs" / "library.md"
+PAGE = "docs/library.md"
 HEAVY = ("numpy", "scipy", "torch", "hypothesis", "rich", "flint")
 
 

@@ -196,7 +196,7 @@ def test_no_attack_runs_in_this_process_or_leaves_a_process(tmp_path: Path) -> N
             ("the process that worked on it ", "out of time after 2 s")
         ), result
     forged = ("pickles as lines", "results of other units", "a result that is none", "words of its own", "deep")
-    reason = {result.id: result.failed for result in results}
+    reasons = {result.id: result.failed for result in results}
     for name in (*forged, "a flood of messages", "a flood without an end of line", "patched JSON"):
-        assert "sent something that is not a result" in reason[name], (name, reason[name])
-    assert reason["forks and returns twice"] == reason["an old message"] == reason["leaves a session"] == ""
+        assert "sent something that is not a result" in reasons[name], (name, reasons[name])
+    assert reasons["forks and returns twice"] == reasons["an old message"] == reasons["leaves a session"] == ""

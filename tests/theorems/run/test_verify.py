@@ -374,9 +374,9 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_data_are_refused_in_one_sentence(what: str) -> None:
-    held, expected = BAD[what]
+    arrays, expected = BAD[what]
     with pytest.raises(InvalidInput) as refusal:
-        case_of(held)
+        case_of(arrays)
     assert expected in str(refusal.value)
     assert "\n" not in str(refusal.value)
 

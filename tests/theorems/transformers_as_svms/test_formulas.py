@@ -154,7 +154,7 @@ def test_a_point_outside_the_cone_is_replaced_by_the_ray(monkeypatch: pytest.Mon
 
 
 def test_where_nothing_is_selected_no_deviation_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same holds, before the flow has been followed to its end, if SVM-neighbours do not score lower."""
+    """Assert the same before the flow has been followed to its end, if SVM-neighbours do not score lower."""
     requests: list[str] = []
     for selected, lower in ((False, True), (True, False)):
         monkeypatch.setattr(conjecture, "_selects", lambda *arguments, selected=selected: selected)
