@@ -25,6 +25,7 @@ from attention_conformance.calls.rare_calls import (
     plans_of_causal_scales,
     plans_of_moderate_logits,
     plans_of_rare_levels,
+    plans_of_small_calls,
     plans_without_keys,
 )
 
@@ -166,6 +167,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     models = model_plans(NEUTRAL_PLAN, levels, declares)
     # Calls are seeded by the index of their plan, counted from the end: add new plans at the beginning.
     further = (
+        *plans_of_small_calls(NEUTRAL_PLAN, levels, declares),
         *plans_of_calls_in_between(NEUTRAL_PLAN, levels),
         *plans_of_options_beyond_blocks(NEUTRAL_PLAN, levels),
         *plans_without_keys(NEUTRAL_PLAN, declares),

@@ -78,7 +78,8 @@ def _with_lengths(call: AttentionCall, plan: Mapping[str, str], rng: np.random.G
     if L == T and rng.random() < 0.5:
         lengths[:, 1] = lengths[:, 0]
     if plan["entries"] == "some empty":
-        lengths[::2, rng.integers(2)] = 0
+        axis = rng.integers(2) if "empty" not in plan else ("queries", "keys").index(plan["empty"])
+        lengths[::2, axis] = 0
     call = call.replace(lengths=lengths)
     upstream = np.where(call.absent[..., None], 0.0, call.upstream)
     # An upstream gradient of a single expanded number cannot be zero only in the padding.

@@ -22,9 +22,19 @@ from attention_conformance.calls.call_builder import (
     build_call,
     sums,
 )
-from attention_conformance.calls.call_space import FACTORS, NEUTRAL_PLAN, PLAIN, Plan, plans, size_of_array
+from attention_conformance.calls.call_space import (
+    FACTORS,
+    NEUTRAL_PLAN,
+    PLAIN,
+    Plan,
+    fixed_plans,
+    plans,
+    size_of_array,
+)
 from attention_conformance.calls.model_calls import BLOCKS, MODELS, model_plans, plans_beyond_blocks
+from attention_conformance.calls.rare_calls import plans_of_small_calls
 from attention_conformance.calls.sizes_and_numbers import Sizes
+from attention_conformance.claims.statements import EVERYTHING
 
 FLASH = frozenset(
     ("scale", "default-scale", "causal", "causal-rectangle", "window", "softcap", "log-sum-exp", "grouped-heads")
@@ -47,6 +57,34 @@ def test_every_pair_of_levels_occurs(space: str, seed: int) -> None:
     due = {((a, x), (b, y)) for a, b in combinations(sorted(levels), 2) for x, y in product(levels[a], levels[b])}
     assert met >= due  # common calls have some sizes that are not levels
     assert len(due) > 200
+
+
+def test_every_level_of_an_option_occurs_in_a_fixed_call_without_another_option() -> None:
+    levels = {factor.name: factor.of(EVERYTHING) for factor in FACTORS if factor.is_option}
+    options = [
+        [(name, plan[name]) for name in levels if plan[name] != NEUTRAL_PLAN[name]]
+        for plan in fixed_plans(EVERYTHING, 0)
+    ]
+    alone = {call[0] for call in options if len(call) == 1}
+    # Some options are about masks, so their calls need a mask.
+    masked = {option for call in options if len(call) == 2 and dict(call).get("mask") for option in call}
+    due = {(name, level) for name, some in levels.items() for level in some[1:]}
+    assert {name for name, _ in due - alone} == {"columns", "rows", "poison"}
+    assert due <= alone | masked
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_small_calls_have_the_options_of_their_plans(space: str) -> None:
+    levels = {factor.name: factor.of(SPACES[space]) for factor in FACTORS}
+    plans_of_levels = list(plans_of_small_calls(NEUTRAL_PLAN, levels, SPACES[space]))
+    for plan in plans_of_levels:
+        call = build_call(plan, SPACES[space], 1)
+        assert call.sizes["B"] * call.sizes["H"] * call.sizes["L"] * call.sizes["T"] <= 2**15
+        assert (call.window is not None) == (plan["window"] != "none")
+        assert (call.visible is not None) == plan["mask"].startswith("boolean")
+        assert call.causal == (plan["causal"] != "none")
+        assert (call.softcap > 0) == (plan["softcap"] != "none")
+    assert len(plans_of_levels) == len({tuple(plan.items()) for plan in plans_of_levels})
 
 
 def test_every_triple_of_options_occurs() -> None:
