@@ -94,6 +94,10 @@ def run_stepwise(
             open_workers: Any = engine or pool
             with nullcontext(open_workers) if open_workers else closing(Pool(min(jobs, len(order)))) as workers:
                 on_message = decoding(parts.by_number.__getitem__, _message_handler(parts, timeout, patience))
+                # If the first urgent units end a run that may stop early, work on other units would be in vain.
+                while enough and order and parts.is_urgent(order[0]) and not parts.any_upheld():
+                    first, *order = order
+                    yield from workers.work([first], parts.part_to_do, on_message, timeout=timeout, patience=patience)
                 yield from workers.work(order, parts.part_to_do, on_message, timeout=timeout, patience=patience)
     except KeyboardInterrupt:
         raise Interrupted(parts.results("")) from None

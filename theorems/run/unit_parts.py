@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic
 
+from theorems.core.claim import Verdict
 from theorems.run.events import CaseDone, Handler, UnitDone
 from theorems.run.journal import Journal
 from theorems.run.unit_protocols import Divisible, R, StopRun, Work
@@ -59,6 +60,14 @@ class Parts(Generic[R]):
         others = [joining for joining in self._joining if not _urgency(joining)]
         units = [*urgent, *(reversed(others) if backwards else others)]
         return [k for joining in units for k in range(joining.next, joining.end) if not self.needless(k)]
+
+    def is_urgent(self, k: int) -> bool:
+        """Return whether a part belongs to an urgent unit."""
+        return _urgency(self._of(k)) > 0
+
+    def any_upheld(self) -> bool:
+        """Return whether any unit has an upheld result."""
+        return any(getattr(joining.result, "verdict", None) is Verdict.UPHELD for joining in self._joining)
 
     def part_to_do(self, k: int) -> Work[R] | None:
         """Return a part in its current state; None if it need not be done."""

@@ -4,9 +4,10 @@ interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,12 @@ from generators.case import Case
 from tests.theorems.fake_statements import FAKES, fake_statement, install, weights_sum_to_one
 from tests.theorems.run.test_pool import Listening
 from tests.theorems.run.units import Letters, Text
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import Implementation
 from theorems.core.statement import Statement
 from theorems.run import statement_unit as units_of_verify
 from theorems.run import verify as runner
+from theorems.run.encoding import plain
 from theorems.run.journal import Journal
 from theorems.run.result import Result, merge_results
 from theorems.run.schedule import run
@@ -46,6 +48,34 @@ def test_urgent_units_run_first_in_their_order() -> None:
     parts = Parts(units, lambda event: None, None, None)
     assert parts.order(backwards=False) == [3, 1, 2, 0, 4]
     assert parts.order(backwards=True) == [3, 1, 2, 4, 0]
+
+
+class Orders:
+    """A stand-in for a pool, which gives each unit a verdict and records which units it is given together."""
+
+    def __init__(self, verdicts: dict[str, Verdict]) -> None:
+        self.verdicts = verdicts
+        self.orders: list[list[str]] = []
+
+    def work(
+        self, order: Sequence[int], part: Callable[[int], Any], on_message: Callable[..., None], **options: Any
+    ) -> Iterator[None]:
+        units = [part(k) for k in order]
+        self.orders.append([unit.id for unit in units])
+        for k, unit in zip(order, units, strict=True):
+            on_message(k, "finished", plain(Result(unit.id, "x", {self.verdicts[unit.id]: 1})))
+            yield
+
+
+def test_other_units_wait_for_an_upheld_urgent_unit_if_a_run_may_stop_early() -> None:
+    units = [Unit(id, 3, 0, urgency=n) for id, n in (("other", 0), ("a", 3), ("b", 2), ("c", 1), ("another", 0))]
+    verdicts = dict.fromkeys(("other", "another", "b", "c"), Verdict.UPHELD) | {"a": Verdict.INCONCLUSIVE}
+    pool: Any = Orders(verdicts)
+    run(units, 2, Listening(), pool=pool, enough=lambda result: "")
+    assert pool.orders == [["a"], ["b"], ["c", "other", "another"]]
+    pool = Orders(verdicts)
+    run(units, 2, Listening(), pool=pool)
+    assert pool.orders == [["a", "b", "c", "another", "other"]]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
