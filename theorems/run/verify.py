@@ -299,7 +299,9 @@ def _verify_outcomes(
     result = Result(statement.id, statement.title)
     for outcome, case in outcomes:
         single = of_outcome(statement, outcome, generated=True)
-        if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE):
+        # An outcome without claims and without an error says why the statement was not tried further.
+        is_about_case = bool(outcome.claims or outcome.error)
+        if is_about_case and outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE):
             shrunk = outcome.verdict is Verdict.FALSIFIED
             text = as_text(case, case_of=statement.id, claim=outcome.reason.partition(":")[0] if shrunk else "")
             single = replace(single, failure=Failure(outcome.verdict, outcome.reason, text, shrunk))
