@@ -78,7 +78,7 @@ def _check_captured(call: AttentionCall, kernel: Any) -> None:
     Raises:
         Refused: the kernel lacks an option of the call, or does not take its sizes or numbers.
     """
-    lacking = next((name for name in options_on(call) if name not in kernel.declares), None)
+    lacking = next((name for name in options_on(call) if name not in kernel.complete.declares), None)
     if lacking == "default-scale":
         raise Refused("the kernel has no default scale; save scale, which is 1 if the logits are not scaled")
     if lacking is not None:

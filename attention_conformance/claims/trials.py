@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 
@@ -85,7 +85,10 @@ class Trials:
             trials = ((number, self._trial(number, capability, few=True)) for number in range(MANY))
             yield from islice(((number, trial) for number, trial in trials if trial is not None), examples)
             return
-        for number in self.cover():
+        for number in count(-len(self._fixed)):
+            # The covering array, and the kernel's compilation that it depends on, take seconds: begin with fixed calls.
+            if number >= 0 and number not in self.cover():
+                return
             trial = self._trial(number, capability, few=False)
             if trial is not None:
                 yield number, trial
@@ -96,7 +99,8 @@ class Trials:
         The calls at the beginning of every cover have negative indices, so that the other indices do not depend on
         them.
         """
-        return range(-len(self._fixed), size_of_array(self.under_test.kernel.declares, self.seed, self.strength))
+        declares = self.under_test.kernel.complete.declares
+        return range(-len(self._fixed), size_of_array(declares, self.seed, self.strength))
 
     def at(self, number: int) -> Trial:
         """Return the trial with this index, whatever capabilities its call concerns."""
@@ -178,10 +182,16 @@ class Trials:
             plan: Plan = self.under_test.kernel.taken.plan(self._fixed[number])
             return plan
         if number >= len(self._plans):
-            declares = self.under_test.kernel.declares
-            sizes = self.under_test.kernel.taken
-            self._plans = [sizes.plan(plan) for plan in islice(plans(declares, self.seed, self.strength), number + 128)]
+            kernel = self.under_test.kernel
+            of_arrays = plans(kernel.complete.declares, self.seed, self.strength)
+            first_plans = islice(of_arrays, self._enough_plans(number))
+            self._plans = [kernel.taken.plan(plan) for plan in first_plans]
         return self._plans[number]
+
+    def _enough_plans(self, number: int) -> int:
+        """Return how many plans to build for the plan of an index: those of its array, and some of a later array."""
+        size = self.cover().stop
+        return size if number < size else number + 128
 
     def _build(self, plan: Plan, number: int) -> AttentionCall:
         seed = seed_from(f"call {self.seed} {number}") % 2**32

@@ -20,6 +20,7 @@ from attention_conformance.calls.attention_call import AttentionCall, State
 from attention_conformance.claims.call_shrinker import cut_call
 from attention_conformance.kernel.compiler import (
     BACKENDS,
+    BY_COMPILER,
     OTHERS,
     calls_other_library,
     compile_callable,
@@ -35,12 +36,13 @@ COMPILERS = ("c++", "g++", "clang++")
 """C++ compilers; the backend inductor calls one of them."""
 
 
-def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
+def answer_compiled(kernel: Any, call: AttentionCall, *, other_sizes: bool = True) -> Answer:
     """Return the compiled kernel's answer to a call in one of the states of :data:`BACKENDS`.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
         call: the call.
+        other_sizes: whether calls of other sizes come first.
 
     Raises:
         NotCompiled: PyTorch cannot compile the kernel.
@@ -50,7 +52,7 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
     compiling = compile_callable(kernel.call, BACKENDS[call.state]) if is_here else kernel.call.compiled(call.state)
     with compiling as compiled:
         through = kernel.replace(call=compiled)
-        for other in calls_of_other_sizes(once):
+        for other in calls_of_other_sizes(once) if other_sizes else ():
             with suppress(Refused, InvalidInput):  # the kernel may refuse some of these sizes
                 through.answer(kernel.suit(other))
         try:
@@ -106,14 +108,15 @@ def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) 
     graphs = kernel.call.number_of_graphs if isinstance(kernel.call, RemoteKernel) else number_of_graphs
     before = graphs()
     try:
-        kernel.answer(kernel.in_own_numbers(call).replace(state=State.COMPILED))
+        answer_compiled(kernel, kernel.in_own_numbers(call).replace(state=State.COMPILED), other_sizes=False)
     except NotCompiled as error:
         return kernel.replace(not_compiled=str(error))
     except (Refused, InvalidInput):
         return kernel
     if graphs() == before:
         return kernel
-    declared = {"compiled"} | ({"machine-code"} if machine_code and any(map(shutil.which, COMPILERS)) else set())
+    compiled, to_machine_code = BY_COMPILER
+    declared = {compiled, to_machine_code} if machine_code and any(map(shutil.which, COMPILERS)) else {compiled}
     return kernel.replace(declares=kernel.declares | declared)
 
 

@@ -31,6 +31,7 @@ from attention_conformance.interfaces.signature_reading import Reading
 from attention_conformance.kernel.answers import answer_to, request_of
 from attention_conformance.kernel.call_adaptation import in_numbers_of, suit_call
 from attention_conformance.kernel.callable_import import import_callable
+from attention_conformance.kernel.compiler import BY_COMPILER
 from attention_conformance.kernel.kernel_call import run_request
 from attention_conformance.kernel.kernel_implementation import KernelImplementation
 from attention_conformance.kernel.queried_kernel import QueriedKernel
@@ -45,6 +46,8 @@ from theorems.core.under_test import Refused
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name) for name in FORMATS})
 """The dtypes of tensors that a kernel may be given."""
+UNPICKLED = ("parameters", "make_complete")
+"""Fields that are not pickled: a process that restores a kernel reads its parameters again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +83,8 @@ class Kernel:
         not_tried: the reason for each coarser format in which it is not tried.
         operators: PyTorch's attention operators that it calls, by format, as far as they can be observed.
         make_variant: a function that returns the kernel in another format.
+        make_complete: a function that tries ``torch.compile`` and returns the kernel with the capabilities that this
+            shows; None if it was tried already, or is not tried.
     """
 
     call: Callable[..., Any]
@@ -107,6 +112,7 @@ class Kernel:
     not_tried: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     make_variant: Callable[[Kernel, str], Kernel] | None = None
+    make_complete: Callable[[], Kernel] | None = None
     last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
     made: dict[str, Kernel] = field(default_factory=dict, init=False, repr=False)
     changed_settings: list[str] = field(default_factory=list, init=False, repr=False)
@@ -124,10 +130,17 @@ class Kernel:
         """Pickle the interface by its name, and the callable only if there is no ``source`` to import it by."""
         # An interface contains functions, so it is pickled by name.
         state = {
-            field.name: getattr(self, field.name) for field in fields(self) if field.init and field.name != "parameters"
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.init and field.name not in UNPICKLED
         }
         state["interface"] = self.interface.name
         return _restore, (state | {"call": None if self.source else self.call},)
+
+    @property
+    def complete(self) -> Kernel:
+        """The kernel with the capabilities of ``torch.compile``, which is tried now if that was put off."""
+        return self if self.make_complete is None else self.make_complete()
 
     @property
     def numbers(self) -> Format:
@@ -145,7 +158,8 @@ class Kernel:
             return "the kernel takes only contiguous tensors"
         if use.capability in FORMATS and use.capability not in self.coarser:
             return self.not_tried.get(use.capability, f"all other capabilities are checked in {self.dtype}")
-        if use.capability and use.capability not in self.declares:
+        declares = self.complete.declares if use.capability in BY_COMPILER else self.declares
+        if use.capability and use.capability not in declares:
             return "the kernel has no parameter for this capability"
         if use.differentiates and not self.differentiable:
             return "the statement needs a backward pass, and the kernel has none"

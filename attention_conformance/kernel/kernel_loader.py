@@ -9,6 +9,7 @@ format it computes. The statements, not the probe, decide whether its numbers ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,7 @@ def probe(
     interface: str | None = None,
     device: str | None = None,
     deep: bool = False,
+    compiles_later: bool = False,
 ) -> Kernel:
     """Return the kernel in the first dtype and layout that it takes, with its capabilities.
 
@@ -93,6 +95,7 @@ def probe(
         interface: a key of :data:`.interfaces.INTERFACES`; recognised by the parameters if left out.
         device: the device of its tensors; the CPU by default.
         deep: whether to include slow checks: calls repeated many times, and compilation to machine code.
+        compiles_later: whether to try ``torch.compile``, which takes seconds, only when the result is needed.
 
     Raises:
         InvalidInput: the kernel takes no dtype; the message is about the first dtype, in the layout that got furthest.
@@ -113,7 +116,7 @@ def probe(
             raise InvalidInput(
                 f"--attention: {name} returns the output's shape for no known order of axes; give {SIGNATURE}."
             )
-        return _complete(by_reading, dtype, deep=deep)
+        return _complete(by_reading, dtype, deep=deep, compiles_later=compiles_later)
     try:
         kernel: Kernel | InvalidInput = _as_it_is_known(bare, dtype)
     except InvalidInput as error:
@@ -124,7 +127,7 @@ def probe(
             kernel = by_reading
     if isinstance(kernel, InvalidInput):
         raise kernel
-    return _complete(kernel, dtype, deep=deep)
+    return _complete(kernel, dtype, deep=deep, compiles_later=compiles_later)
 
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
@@ -253,11 +256,12 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
     return 2, ""
 
 
-def _complete(kernel: Kernel, dtype: str | None, *, deep: bool) -> Kernel:
+def _complete(kernel: Kernel, dtype: str | None, *, deep: bool, compiles_later: bool) -> Kernel:
     """Return the kernel with the capabilities that only calls can show, and with its coarser formats."""
     kernel = _with_coarser(kernel.replace(queries_to_a_sum=queries_to_a_sum(kernel), make_variant=_variant), dtype)
-    kernel = with_compiler(kernel, small_call(), machine_code=deep)
-    return kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
+    kernel = kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
+    compiled = cache(partial(with_compiler, kernel, small_call(), machine_code=deep))
+    return kernel.replace(make_complete=compiled) if compiles_later else compiled()
 
 
 def _with_coarser(kernel: Kernel, dtype: str | None) -> Kernel:
@@ -284,7 +288,7 @@ def _called_in(kernel: Kernel, name: str) -> Kernel:
 def _variant(kernel: Kernel, name: str) -> Kernel:
     """Return the kernel in a coarser format, with its capabilities in that format, except ``torch.compile``."""
     variant = with_capabilities(_called_in(kernel, name))
-    return variant.replace(queries_to_a_sum=queries_to_a_sum(variant))
+    return variant.replace(queries_to_a_sum=queries_to_a_sum(variant), make_complete=None)
 
 
 def _with_accounts(kernel: Kernel) -> Kernel:

@@ -65,7 +65,14 @@ def _load(source: KernelSource) -> Implementation:
     from attention_conformance.kernel.kernel_loader import kernel_named, remote_kernel_named  # imports torch
 
     load = remote_kernel_named if is_worker() else kernel_named
-    kernel = load(source.source, source.dtype, interface=source.interface, device=source.device, deep=source.deep)
+    kernel = load(
+        source.source,
+        source.dtype,
+        interface=source.interface,
+        device=source.device,
+        deep=source.deep,
+        compiles_later=source.fail_fast,
+    )
     return replace(kernel.as_implementation(), fail_fast=source.fail_fast, writes_tests=source.writes_tests)
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 from weakref import ref
 
 import pytest
 
+import attention_conformance.claims.trials as calls_of_kernels
 from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import State
 from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.claims.call_claims import examine
 from attention_conformance.claims.capabilities import CAPABILITIES
-from attention_conformance.claims.trials import Trials, trials_of
+from attention_conformance.claims.trials import PAIRS, Trials, trials_of
 from attention_conformance.interfaces import INTERFACES
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.kernel_loader import kernel_of
@@ -96,6 +98,18 @@ def test_a_right_kernel_is_upheld_whatever_its_method(name: str, dtype: str) -> 
 def test_a_right_kernel_is_upheld_on_every_call_of_the_minute_profile(name: str, dtype: str) -> None:
     trials = trials_on(UNUSUAL[name], dtype)
     assert not falsified_on(trials, trials.cover())
+
+
+def test_the_covering_array_is_not_computed_for_the_fixed_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: Any) -> int:
+        raise AssertionError("the array was computed")
+
+    trials = trials_on(UNUSUAL[next(iter(UNUSUAL))], "float64")
+    monkeypatch.setattr(calls_of_kernels, "size_of_array", fails)
+    numbers = trials.about(CAPABILITIES[0], PAIRS)
+    assert all(number < 0 for number, _ in islice(numbers, 20))
+    with pytest.raises(AssertionError, match="the array was computed"):
+        list(numbers)
 
 
 def test_trials_are_cached_for_the_last_kernel_only() -> None:
