@@ -1,7 +1,7 @@
 """The conformance suite for attention kernels: calls, interfaces, claims, scoreboard.
 
-This package imports :mod:`theorems.core` and :mod:`theorems.run`. They never import this package by name: an entry
-point leads them here when ``--attention`` is given.
+This package imports :mod:`theorems.core` and :mod:`theorems.run`. These two never import this package by name: they
+find it by its entry point when the option ``--attention`` is given.
 """
 
 from importlib import import_module
@@ -28,7 +28,7 @@ EXTENSION = Extension(
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function of :mod:`attention_conformance.tensor_comparison`, a module imported only when it is used."""
+    """Import :mod:`attention_conformance.tensor_comparison`, and return the function or class ``name`` in it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("attention_conformance.tensor_comparison"), name)

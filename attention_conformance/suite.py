@@ -1,4 +1,4 @@
-"""The functions that :mod:`theorems.run` needs from this package (:class:`theorems.run.kernel_suite.KernelSuite`)."""
+"""The functions by which :mod:`theorems.run` uses this package (see :class:`theorems.run.kernel_suite.KernelSuite`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def report_json(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the entries that ``--json`` adds to the description of a kernel."""
+    """Return the entries that ``--json`` adds to a kernel's description: verdicts, failing options and a score."""
     return {
         "capabilities": capabilities_json(results),
         "fails_with": failing_combinations(results),
@@ -39,5 +39,5 @@ def report_json(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def closing_lines(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
-    """Return the last lines of a report: the options that fail together, and the verdict on the kernel."""
+    """Return the last lines of a kernel's report: the options that fail together, and the verdict on the kernel."""
     return "\n".join(filter(None, (in_words(failing_combinations(results)), summary(results, kernel))))

@@ -1,4 +1,4 @@
-"""Functions for your own tests: compare tensors with attention's formula, within a bound derived for the call.
+"""Functions for your own tests: compare tensors with the formula of attention, within a bound derived for the call.
 
 >>> import torch
 >>> from attention_conformance import assert_attention_close
@@ -28,7 +28,13 @@ from theorems.bounded.formats import FORMATS
 
 
 class AttentionTolerance(NamedTuple):
-    """Tolerances for ``torch.testing.assert_close``, with their derivation."""
+    """Tolerances for ``torch.testing.assert_close``, and the reason for them.
+
+    Attributes:
+        atol: the absolute tolerance.
+        rtol: the relative tolerance, which is 0.
+        reason: the derivation of ``atol`` in words.
+    """
 
     atol: float
     rtol: float
@@ -49,23 +55,27 @@ def assert_attention_close(
 ) -> None:
     """Check that an output and gradients agree with softmax attention on the given tensors, within rounding.
 
-    The bound is computed for this call, entry by entry: twice the rounding error of the textbook formula in the number
-    format. Rows that see no key are not compared.
+    The bound is computed for the given tensors, entry by entry: twice the rounding error of the textbook formula in the
+    number format ``dtype``. Rows that see no key are not compared.
+
+    Shapes have B batch entries, H heads, L queries, T keys, G heads of keys and values (H is a multiple of G), E
+    columns of queries and keys, and M columns of values. Leading axes may be missing in all tensors.
 
     Args:
-        out: the output, (B, H, L, M); leading axes may be missing in all tensors.
-        query: (B, H, L, E), a tensor or an array.
-        key: (B, G, T, E), where H is a multiple of G.
-        value: (B, G, T, M).
+        out: the output, (B, H, L, M).
+        query: the queries, (B, H, L, E), a tensor or an array.
+        key: the keys, (B, G, T, E).
+        value: the values, (B, G, T, M).
         mask: a Boolean mask (True: the key is seen), or numbers added to the logits, broadcastable to (B, H, L, T).
-        causal: whether query l sees only keys up to l, as with PyTorch's ``is_causal``; give a mask for another
-            diagonal.
+        causal: whether the query with index l sees only keys up to index l, as with PyTorch's ``is_causal``; give a
+            mask for another diagonal.
         scale: the factor of the logits, 1/√E by default.
-        grads: (upstream, dQ, dK, dV); a gradient that is None is not compared.
-        dtype: the number format that the kernel computes in, float64, float32, bfloat16 or float16; that of ``out`` by
-            default. Give float32 for a kernel that returns bfloat16 but computes in float32: the bound is then that of
-            float32 plus one rounding of the result. With bfloat16 the bound would be wide: it would allow rounding at
-            every step.
+        grads: the upstream gradient dLoss/d(out), (B, H, L, M), and the gradients dQ, dK and dV to be compared; a
+            gradient that is None is not compared.
+        dtype: the number format in which the kernel computes, float64, float32, bfloat16 or float16; by default that of
+            ``out``. Give float32 for a kernel that returns bfloat16 but computes in float32: the bound is then that of
+            float32 plus one rounding of the result. With bfloat16 the bound would be wide, as it would allow rounding
+            at every step.
 
     Raises:
         AssertionError: an error exceeds the bound; the message names the worst entry.
@@ -102,13 +112,13 @@ def attention_tolerance(
     """Return the tolerances with which the output of a correct kernel passes ``torch.testing.assert_close``.
 
     Args:
-        query: (B, H, L, E), a tensor or an array.
-        key: (B, G, T, E).
-        value: (B, G, T, M).
+        query: the queries, a tensor or an array; here and below the shapes are those of :func:`assert_attention_close`.
+        key: the keys.
+        value: the values.
         mask: as in :func:`assert_attention_close`.
         causal: as in :func:`assert_attention_close`.
         scale: as in :func:`assert_attention_close`.
-        dtype: the number format that the kernel computes in, that of ``query`` by default.
+        dtype: the number format in which the kernel computes; that of ``query`` by default.
     """
     name = dtype or _format_of(query)
     rows = _rows(query, key, value, mask, causal, scale, None, name)
@@ -123,7 +133,7 @@ def attention_tolerance(
 def _rows(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float | None, upstream: Any, dtype: str
 ) -> FurtherRows:
-    """Return the correct results of the call with their rounding errors.
+    """Return the correct results for the given tensors and options, with bounds of their rounding errors.
 
     Raises:
         InvalidInput: shapes do not fit, or the format is unknown.
@@ -147,10 +157,10 @@ def _rows(
 
 
 def _mask_options(mask: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Return a mask as an option of a call: ``visible`` for a Boolean mask, ``bias`` for numbers added to the logits.
+    """Return a mask as the option of a call: ``visible`` for a Boolean mask, ``bias`` for numbers added to the logits.
 
     Raises:
-        InvalidInput: the mask's shape does not fit.
+        InvalidInput: the mask cannot be broadcast to ``shape``.
     """
     boolean = str(getattr(mask, "dtype", "")).endswith("bool")
     values = as_array("mask", mask, "(B, H, L, T)") if boolean else _numbers("mask", mask)
@@ -162,7 +172,7 @@ def _mask_options(mask: Any, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _array(name: str, x: Any) -> np.ndarray:
-    """Return a tensor of at most four axes as a float64 array (B, H, L, E), with leading axes of length 1 added.
+    """Return a tensor of two to four axes as a float64 array of four axes, with leading axes of length 1 added.
 
     Raises:
         InvalidInput: the tensor does not have two to four axes.
@@ -178,10 +188,10 @@ def _numbers(name: str, x: Any) -> np.ndarray:
 
 
 def _result(claim: str, x: Any, rows: FurtherRows) -> np.ndarray:
-    """Return a result of the kernel as an array of the correct result's shape.
+    """Return the result ``x`` of a kernel, which the claim compares, as a float64 array.
 
     Raises:
-        InvalidInput: the result has another shape.
+        InvalidInput: the result does not have the shape of the correct result.
     """
     quantity = QUANTITIES[claim]
     values, expected = _array(quantity.symbol, x), getattr(rows, quantity.name).value

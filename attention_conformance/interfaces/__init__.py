@@ -1,8 +1,8 @@
 """Interfaces: the signatures of attention functions in libraries, and how to call a function with each of them.
 
-An interface turns a :class:`.interface.Request` into arguments, and the kernel's results into our order of axes. A
-kernel declares a capability by having a keyword about which there are claims; other keywords are switched off and named
-in the report.
+An interface turns a :class:`.interface.Request` into a kernel's arguments, and the kernel's results into tensors with
+axes (batch entry, head, query, column). A kernel declares a capability, such as causal masks, by having a keyword
+argument for it. Keywords for which no capability is tested are switched off and named in the report.
 """
 
 from __future__ import annotations
@@ -61,20 +61,21 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
         )
     }
 )
-"""The interfaces by name, in the order in which they are recognised, specific ones first.
+"""The interfaces by name, in the order in which :func:`recognise` tries them: the most specific interfaces come first.
 
-The interface ``plain`` takes every kernel that no interface before it recognises; interfaces after it are used only if
-``--interface`` names them.
+Every kernel that no earlier interface fits has the interface ``plain``; interfaces after ``plain`` are used only if the
+option ``--interface`` names them.
 """
 
 ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
-"""Capabilities that every kernel has; those about gradients only if it has a backward pass."""
+"""Capabilities that are tested on every kernel; "gradients" is tested only if the kernel has a backward pass."""
 
 
 def recognise(parameters: Parameters) -> Interface:
-    """Return the interface of a kernel with these parameters.
+    """Return the first interface that fits a kernel with these parameters.
 
-    Three tensors and ``scale=None`` are read as PyTorch's signature, so that the default scale is tested.
+    A signature of three tensors and ``scale=None`` gets the interface of PyTorch's function, so that the default scale
+    is tested, too.
     """
     has = {*parameters}
     if [*parameters][3:] == ["scale"] and parameters["scale"] is None:

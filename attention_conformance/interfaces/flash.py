@@ -1,6 +1,7 @@
 """The interfaces of flash-attn's and FlashMLA's functions: padded tensors, paged caches, sequences without padding.
 
-Appending new keys to a cache and rotary embeddings are not tested.
+Appending new keys to a cache and rotary embeddings are not tested. Axes: B batch entries, L queries, H heads, E columns
+of a query.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ OPTIONS: dict[str, Option] = (
     | usual(" ".join(LSE))
     | {**FURTHER, "attention_chunk": neutral_option(0)}
 )
-"""The options of all functions of flash-attn; causality and windows are aligned at the bottom right since 2.1."""
+"""The options of flash-attn's functions, by the parameter's name.
+
+Since flash-attn 2.1 the diagonal of causality and windows ends in the bottom right corner of the logits.
+"""
 FLASH = library(
     "flash",
     "(q, k, v, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, return_lse=False) on (B, L, H, E)",
@@ -58,7 +62,7 @@ FLASH = library(
     Reading(axes="BLHE", returned_axes="BLHE"),
     found_out=("grouped-heads",),
 )
-"""flash-attn's ``flash_attn_func``, in all versions."""
+"""The interface of flash-attn's ``flash_attn_func``, in all versions."""
 
 
 def _call(
@@ -69,7 +73,7 @@ def _call(
     given: dict[str, Any],
     options: Mapping[str, Option] = MappingProxyType(OPTIONS),
 ) -> tuple[Any, Any]:
-    """Return the output of a kernel called with these options, and the log-sum-exp if the request asks for it."""
+    """Call the kernel with ``given`` and the request's options; return the output, and the log-sum-exp if requested."""
     given |= arguments(names_in(options, has), request, has)
     output, lse = first_of(kernel(*in_8_bits(request, *tensors), **given))
     return in_own_dtype(request, output), lse if request.log_sum_exp else None
@@ -99,7 +103,7 @@ def _put_with_cache(kernel: Callable[..., Any], request: Request, has: Parameter
 
 
 def _with_all_queries(call: AttentionCall) -> AttentionCall:
-    """Return the call with lengths only of keys: each batch entry has all queries."""
+    """Return the call, changed so that each batch entry has all L queries; the numbers of keys remain as they are."""
     if call.lengths is None:
         return call
     return call.replace(lengths=np.stack([np.full(len(call.lengths), call.sizes["L"]), call.lengths[:, 1]], axis=-1))
@@ -120,12 +124,12 @@ FLASH_KVCACHE = Interface(
     found_out=("grouped-heads",),
     expressible=_with_all_queries,
 )
-"""flash-attn's ``flash_attn_with_kvcache``, which reads stored keys and values."""
+"""The interface of flash-attn's ``flash_attn_with_kvcache``, which reads keys and values from a cache."""
 
 PAGE = 64
-"""The number of keys in a page for a kernel that only takes paged caches."""
+"""The number of keys in a page, for a kernel that takes only caches cut into pages, if the call does not say it."""
 SCHEDULES = ("tile_scheduler_metadata", "num_splits")
-"""Parameters for the result of a scheduler, which the kernel computes itself if they are None."""
+"""Parameters that take a plan made in advance by FlashMLA's scheduler; if they are None, the kernel plans itself."""
 LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(
     usual("softmax_scale causal is_fp8_kvcache indices attn_sink topk_length extra_k_cache")
     | {
@@ -141,8 +145,8 @@ LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(
 def _put_latent(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
     query, cache, value = request.lengths_first
     if not request.shared:
-        # Keys and values that are not shared become separate columns of the cache; queries are 0 in the values'
-        # columns.
+        # The cache gets the values as its first columns and the keys after them; queries are 0 in the values' columns,
+        # so that the logits depend only on the keys.
         cache = torch.cat([value, cache], dim=-1)
         query = torch.nn.functional.pad(query, (value.shape[-1], 0))
         scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
@@ -174,13 +178,13 @@ MLA = Interface(
     expressible=_with_latent_values,
     sizes=(FLASH_MLA,),
 )
-"""FlashMLA's ``flash_mla_with_kvcache``: one cache holds keys whose first columns are the values."""
+"""The interface of FlashMLA's ``flash_mla_with_kvcache``: one cache holds keys whose first columns are the values."""
 
 
 # ---- sequences without padding ---------------------------------------------------------------------------------------
 
 STARTS = (("cu_seqlens_q", "cu_seqlens_k"), ("cu_seq_q", "cu_seq_k"))
-"""The names of parameters for the starts of sequences."""
+"""Pairs of parameters for the indices at which each sequence starts in the packed queries and in the packed keys."""
 LONGEST = (("max_seqlen_q", "max_seqlen_k"), ("max_q", "max_k"))
 PACKED_OPTIONS: Mapping[str, Option] = MappingProxyType(
     OPTIONS
@@ -217,4 +221,4 @@ FLASH_VARLEN = Interface(
     _put_packed,
     found_out=("grouped-heads", "ragged-batch"),
 )
-"""flash-attn's ``flash_attn_varlen_func`` and PyTorch's ``varlen_attn``."""
+"""The interface of flash-attn's ``flash_attn_varlen_func`` and PyTorch's ``varlen_attn``."""

@@ -1,7 +1,7 @@
 """The interface of flashinfer's ``single_prefill_with_kv_cache`` and ``single_decode_with_kv_cache``.
 
-Both functions take one sequence at a time, so each batch entry is a separate call. The log-sum-exp has base 2, as
-documented; all heads share a mask, and windows extend only to the left.
+Both functions take one sequence at a time, so each batch entry is a separate call. The log-sum-exp is the logarithm to
+base 2, as flashinfer documents; all heads share a mask, and windows extend only to the left.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     if request.window is not None:
         left, right = request.window
         options["window_left"] = left
-        # A single query is the last query: no keys come after it.
+        # Without a parameter for causality there is a single query, the last of its sequence: no keys come after it.
         options |= {"causal": True} if right == 0 and "causal" in has else {}
     B, L, T = len(request.query), request.query.shape[2], request.key.shape[2]
     each: list[tuple[Any, Any]] = []

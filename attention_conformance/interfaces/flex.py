@@ -24,7 +24,7 @@ Mod = Callable[..., Any]
 
 
 def score_mod_of(request: Request) -> Mod | None:
-    """Return a request's function (score, entry, head, query, key) → score; None if nothing changes scores."""
+    """Return the function (score, batch entry, head, query, key) → changed score; None if no score is to change."""
     B, H, L, _ = request.query.shape
     affine, slopes = (None if x is None else _wide(x) for x in (request.score_mod, request.slopes))
     bias, cap = None, request.softcap
@@ -46,12 +46,12 @@ def score_mod_of(request: Request) -> Mod | None:
 
 
 def _wide(x: Any) -> Any:
-    """Return numbers in float32 or a finer format: half precision would round positions above 2048."""
+    """Return a tensor in float32 or float64: a half-precision format would round positions above 2048."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def mask_mod_of(request: Request) -> Mod | None:
-    """Return a request's function (entry, head, query, key) → is the key visible; None if nothing hides keys."""
+    """Return the function (batch entry, head, query, key) → whether the query sees the key; None if it always does."""
     B, H, L, _ = request.query.shape
     half_plane, window, visible = request.mask_mod, request.window, None
     if request.visible is not None and request.mask is not None:

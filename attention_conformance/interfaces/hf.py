@@ -1,4 +1,7 @@
-"""The interface of the attention functions of transformers: eager functions of models, and functions that use SDPA."""
+"""The interface of the attention functions of Hugging Face's library transformers.
+
+The functions are the models' eager functions and those that call PyTorch's ``scaled_dot_product_attention``.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,22 @@ from attention_conformance.interfaces.interface import (
 from attention_conformance.kernel.torch_import import torch
 
 AUX = "s_aux"
-"""The parameter by which functions of transformers take sinks; eager functions read sinks from the module."""
+"""The parameter for sinks in functions of transformers; eager functions read sinks from their module instead."""
 
 
 AT_REST = 0.1
-"""The dropout share of the module when it is not in training mode."""
+"""The module's dropout rate when it is not in training mode, where a correct function drops no weights."""
 
 
 class Module(torch.nn.Module):
     """The ``module`` that transformers passes to an attention function, with the attributes that such a function reads.
 
-    If the request has no sinks, those of the module have logit −∞, and so weight 0. The module is in training mode if
-    weights are to be dropped; otherwise its dropout share has no effect.
+    If the request has no sinks, the module's sinks have logit −∞, and so weight 0. The module is in training mode if
+    the request has dropout; otherwise the module's dropout rate has no effect.
     """
 
     def __init__(self, request: Request) -> None:
-        """Set the attributes from the request, and training mode if the request has dropout."""
+        """Set the attributes from the request; switch training mode on if the request has dropout."""
         super().__init__()
         self.num_key_value_groups = request.groups
         self.is_causal = request.causal
@@ -55,7 +58,7 @@ class Module(torch.nn.Module):
 
 
 def scaling_of(request: Request) -> float:
-    """Return the scale of the request; 1/√E, the usual scale of models, if the request has none."""
+    """Return the request's scale, or, if the request has none, 1/√E for queries of E columns, as models do."""
     return request.scale if request.scale is not None else 1 / math.sqrt(request.query.shape[-1])
 
 
@@ -64,14 +67,14 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["dropout"] = 0.0
     if request.dropout:
         options["dropout"] = request.dropout
-    # If the function's default is None, it may get None, and then uses its own scale.
+    # A function whose default scale is None may get None, and then uses its own scale.
     options["scaling"] = request.scale if has.get("scaling", Mark.REQUIRED) is None else scaling_of(request)
     if request.softcap:
         options["softcap"] = request.softcap
     if request.sinks is not None and (AUX in has or "**" in has):
         options[AUX] = request.sinks
     if request.window is not None:
-        # The window's length includes the query's own key.
+        # The parameter counts the keys to the left and the query's own key.
         options["sliding_window"] = request.window[0] + 1
     bias = request.mask
     if request.visible is not None and not request.boolean:
@@ -83,9 +86,10 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
 
 
 def _expressible(call: AttentionCall) -> AttentionCall:
-    """Return the call; if it has a mask, causality and window are removed.
+    """Return the nearest call that the signature can express.
 
-    Otherwise a window is made causal and ends at the diagonal; a window without a limit to the left is removed.
+    If the call has a mask, causality and window are removed. Otherwise a window with a limit to the left becomes causal
+    and ends at the diagonal; a window without such a limit is removed.
     """
     call = with_mask_or_causal(call)
     if call.window is None:
@@ -103,7 +107,8 @@ HF = Interface(
         {
             "attention_mask": option_of("boolean-mask", "additive-mask"),
             "scaling": option_of("scale"),
-            # In transformers a single query is the last of many and sees all keys; causality is claimed only for L = T.
+            # In transformers a single query is the last of its sequence and sees all keys, so the capability of causal
+            # calls with unequal numbers of queries and keys is not declared.
             "is_causal": option_of("causal"),
             "module": option_of("grouped-heads"),
             "softcap": option_of("softcap"),
@@ -116,7 +121,7 @@ HF = Interface(
     ),
     _put,
     by_place=4,
-    # With a cache of a fixed length, the mask has that length.
+    # With a cache of a fixed length, the mask has as many columns as the cache, more than there are keys.
     found_out=("longer-masks",),
     of_effect=("sinks",),
     expressible=_expressible,

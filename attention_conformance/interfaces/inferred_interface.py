@@ -1,6 +1,8 @@
 """Interfaces for signatures of no known library: parameter names suggest their meaning, and small calls decide.
 
-The results of the calls distinguish (B, L, H, E) from (B, H, L, E), and masks that hide from masks that show.
+The results of small calls show whether the kernel's axes are (B, L, H, E) or (B, H, L, E), and whether True in a mask
+shows or hides a key. A :class:`.signature_reading.Reading` holds what was inferred. Axes: B batch entries, H heads, L
+queries, T keys, E columns of queries and keys, M columns of values.
 """
 
 from __future__ import annotations
@@ -48,11 +50,11 @@ from attention_conformance.kernel.torch_import import torch
 
 NAME = "by-name"
 NO_L = ", no L"
-"""Suffix of an order of the keys' axes; it says that the query tensor has no axis for several queries."""
+"""Suffix of the name of an order of axes: the query tensor of the kernel has no axis L, as there is a single query."""
 
 
 def to_axes(x: torch.Tensor, axes: str) -> torch.Tensor:
-    """Return a tensor (B, H, L, E) with its axes in another order."""
+    """Return a tensor (B, H, L, E) with its axes in the order ``axes``, an element of AXES or DECODED."""
     axes = axes.removesuffix(NO_L)
     if axes == "NLE":
         return x.flatten(0, 1)
@@ -64,9 +66,10 @@ def to_axes(x: torch.Tensor, axes: str) -> torch.Tensor:
 
 
 def from_axes(x: Any, axes: str, heads: int) -> Any:
-    """Return a result with the given axes as (B, H, L, E), and any other result unchanged, for the caller to refuse.
+    """Return a result whose axes are in the order ``axes`` as (B, H, L, E).
 
-    Heads may be joined in the result although they are separate in the arguments.
+    The last axis of the result may join the heads although the arguments have an axis of heads. A result of any other
+    shape is returned unchanged, for the caller to refuse.
     """
     if not isinstance(x, torch.Tensor) or x.dim() not in (3, 4):
         return x
@@ -82,7 +85,10 @@ def from_axes(x: Any, axes: str, heads: int) -> Any:
 
 
 def mask_as_wanted(mask: torch.Tensor, parameter: Mask, request: Request) -> torch.Tensor:
-    """Convert a mask (boolean with True for visible keys, or added to logits) to a parameter's meaning and shape."""
+    """Convert a mask to the meaning and shape that the kernel's parameter expects.
+
+    ``mask`` is boolean with True for visible keys, or a number to add to each logit.
+    """
     B, H, L, T = *request.query.shape[:3], request.key.shape[2]
     if mask.dtype == torch.bool and parameter.sense != SHOWS:
         if parameter.sense == HIDES:
@@ -121,7 +127,7 @@ def _mask_options(reading: Reading, request: Request) -> dict[str, Any]:
 
 
 def options_of(reading: Reading, request: Request, has: Parameters) -> dict[str, Any]:
-    """Return the options of a request by the names of the callable's parameters."""
+    """Return the keyword arguments, except query, key and value, with which the callable computes the request."""
     module = {reading.names["module"]: Module(request)} if "module" in reading.names else {}
     given = arguments(reading.names, request, has)
     return {**reading.constants, **module, **given, **_mask_options(reading, request)}
@@ -143,11 +149,11 @@ def _tensors(reading: Reading, request: Request) -> list[torch.Tensor]:
 def put(
     reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """Call the kernel as a reading of its signature says, and return its results."""
+    """Call the kernel as ``reading``, the inferred meaning of its signature, says; return the results."""
     if reading.always_causal and not request.causal:
         if request.query.shape[2] > 1:
             raise ValueError("every call is causal")
-        # Repeat the single query T times and use the last row: it sees all keys, wherever the diagonal is.
+        # Repeat the single query T times and use the last row, which sees all T keys wherever the diagonal is.
         query = request.query.expand(-1, -1, request.key.shape[2], -1)
         return Returned(_output(reading, kernel, _with_query(request, query), has, options)[0][..., -1:, :])
     output, returned = _output(reading, kernel, request, has, options)
@@ -170,7 +176,7 @@ def _with_query(request: Request, query: torch.Tensor) -> Request:
 def _output(
     reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Return the output in (B, H, L, M), and all results."""
+    """Return the kernel's output as a tensor (B, H, L, M), and everything that the kernel returned."""
     options = options | options_of(reading, request, has)
     tensors = in_8_bits(request, *_tensors(reading, request))
     place = None
@@ -181,12 +187,12 @@ def _output(
     by_keyword = dict(zip(reading.tensors, tensors, strict=True)) if reading.by_keyword else {}
     returned = kernel(*([] if by_keyword else tensors), **by_keyword, **options)
     output = place if reading.output is None else look_up(returned, reading.output)
-    output = output[0] if isinstance(output, tuple | list) else output  # with a log-sum-exp
+    output = output[0] if isinstance(output, tuple | list) else output  # a pair with the log-sum-exp
     return from_axes(output, reading.returned_axes, request.query.shape[1]), returned
 
 
 def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
-    """Return the call with masks of a shape that the callable takes, and causal if all calls of the callable are."""
+    """Return the call with masks in shapes that the callable takes, and causal if the callable always is."""
     if reading.always_causal:
         call = call.replace(causal=True)
     mask = reading.mask or reading.key_mask
@@ -198,7 +204,7 @@ def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
 
 
 def _reduce(mask: Any, shape: str) -> Any:
-    """Return the mask with only the first head, entry or row on each axis along which a parameter's mask is shared."""
+    """Return the mask cut to its first batch entry, head or row on each axis that masks of this shape do not have."""
     axes = {"B, 1, L, T": (1,), "1, 1, L, T": (0, 1), "L, T": (0, 1), "B, 1, 1, T": (1, 2), "B, T": (1, 2)}
     mask = np.asarray(mask)
     mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape) if shape in axes else mask
@@ -208,17 +214,17 @@ def _reduce(mask: Any, shape: str) -> Any:
 
 
 def interface_of(reading: Reading) -> Interface:
-    """Return the interface that a reading describes."""
+    """Return the interface of callables whose signature has the inferred meaning ``reading``."""
     names = reading.names
     options: dict[str, Option] = dict.fromkeys(reading.tensors, GIVEN)
     options |= {name: option for name, option in FURTHER.items() if name not in DESCALES}
     options |= {names[role]: GIVEN for role in ("heads", "groups", "out", "dtype", "module") if role in names}
-    # A constant that is a word or True counts as given in every call, any other constant as switched off.
+    # A constant argument that is a string or True has the option GIVEN; any other constant switches its parameter off.
     options |= {
         name: GIVEN if value is True or isinstance(value, str) else neutral_option(value)
         for name, value in reading.constants.items()
     }
-    further: list[str] = []  # capabilities of keywords that the callable passes on
+    further: list[str] = []  # capabilities of keywords that the callable takes as ``**`` and passes on
     parameters = reading.parameters
     for role, option in MEANINGS.items():
         if role == "lse" and reading.log_sum_exp is None:
@@ -238,7 +244,7 @@ def interface_of(reading: Reading) -> Interface:
         elif mask is not None:
             further.append(capability)
     by_place = 0 if reading.by_keyword else len(reading.tensors)
-    # Capabilities that have no parameter of their own are declared by the first tensor's parameter.
+    # Capabilities for which the callable has no parameter are declared by the parameter of the first tensor.
     always: tuple[str, ...] = ("causal", "causal-rectangle") if reading.always_causal else ()
     always += ("log-sum-exp",) if reading.log_sum_exp is not None and "lse" not in names else ()
     options[reading.tensors[0] if reading.tensors else "**"] = Option(always, given=True)
@@ -263,4 +269,4 @@ BY_NAME = Interface(
     MappingProxyType({}),
     partial(put, Reading()),
 )
-"""The interface of ``--interface by-name``, before small calls decide the reading."""
+"""The interface that ``--interface by-name`` selects; small calls then replace the empty reading of the signature."""

@@ -1,4 +1,8 @@
-"""The class Interface: a signature, the purpose of each parameter, and the conversion of a request to arguments."""
+"""The class Interface: a signature, the purpose of each parameter, and the conversion of a request to arguments.
+
+Axes: B batch entries, H heads, L queries, T keys, G heads of keys and values (H is a multiple of G), E columns of
+queries and keys, M columns of values.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +21,23 @@ from attention_conformance.kernel.torch_import import torch
 
 
 class Mark(Enum):
-    """A mark that stands in place of a parameter's value."""
+    """A mark in place of a parameter's value: LEFT for "leave the default", REQUIRED for "there is no default"."""
 
     LEFT = "its default stands"
     REQUIRED = "it has no default"
 
 
 Parameters = Mapping[str, Any]
-"""The parameters of a kernel with their defaults (Mark.REQUIRED for none); ``**`` if it takes any keyword."""
+"""The defaults of a kernel's parameters by name, Mark.REQUIRED if there is none; ``**`` if it takes any keyword."""
 
 
 class Returned(NamedTuple):
-    """The results of a kernel, in our order of axes.
+    """The results of a kernel, with the axes of the module.
 
     Attributes:
-        output: (B, H, L, M).
-        log_sum_exp: (B, H, L), perhaps padded along L, if the request wants it.
-        weights: (B, H, L, T), if the kernel returns them.
+        output: the output of attention, (B, H, L, M).
+        log_sum_exp: log Σ e^logit of each row, (B, H, L), perhaps padded along L; None if not requested.
+        weights: the attention weights, (B, H, L, T); None if the kernel does not return them.
     """
 
     output: Any
@@ -43,31 +47,33 @@ class Returned(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """A call whose arrays are tensors.
+    """A call of a kernel, with torch tensors in place of the arrays of an ``AttentionCall``; axes as in the module.
 
     Attributes:
-        query, key, value: shapes (B, H, L, E), (B, G, T, E), (B, G, T, M).
+        query, key, value: tensors (B, H, L, E), (B, G, T, E), (B, G, T, M).
         scale: factor of the logits; None for the kernel's default.
-        visible: boolean, broadcastable to (B, H, L, T), or with additional columns; True where a key is visible.
-        bias: a mask added to the logits, broadcastable as ``visible``.
+        visible: a boolean mask, True where a key is visible; broadcastable to (B, H, L, T), perhaps with additional
+            columns after those of the keys.
+        bias: a mask added to the logits, broadcastable as ``visible`` is.
         causal, window, softcap: as in :class:`attention_conformance.calls.attention_call.AttentionCall`.
         log_sum_exp: whether the kernel has to return the log-sum-exp.
-        dropout: the share of weights that are dropped.
+        dropout: the share of weights that are dropped at random.
         sinks: (H,), for each head the logit of an additional key with value 0.
-        slopes: (B, H), the slopes of ALiBi.
-        lengths: (B, 2), the numbers of queries and keys of each batch entry; rows after them are padding.
-        parts: (T,), for kernels that merge parts, the index of each key's part; two halves by default.
+        slopes: (B, H), the slopes of ALiBi, a penalty proportional to the distance of key and query.
+        lengths: (B, 2), the numbers of queries and keys of each batch entry; further rows are padding.
+        parts: (T,), for kernels that merge attention on parts of the keys: the index of each key's part; by default
+            the first and the second half of the keys.
         number_of_parts: the number of parts, some of which may have no key.
-        score_mod: (H, 3), factor, slope and shift of scores.
-        mask_mod: (B, H, 3), coefficients of the half-plane of visible (query, key) positions.
-        descales: (3, B, G), factors of query, key and value, which then have 8 bits.
+        score_mod: (H, 3), numbers (a, b, c) per head: the score x of query i and key j becomes a x + b (j − i) + c.
+        mask_mod: (B, H, 3), numbers (a, b, c) for each batch entry and head: query i sees key j if a j + b i ≤ c.
+        descales: (3, B, G), factors by which query, key and value, which then have 8 bits, are to be multiplied.
         shared: whether values are the first columns of the keys.
         alone: whether the kernel has to return the same bits for a batch entry as in a call on only that entry.
         splits: the number of splits into which the kernel should cut the keys; 0 lets the kernel choose.
         page: the number of keys in a page; 0 for no pages.
-        seed: the seed of the order of pages.
+        seed: the seed of the random order in which pages lie in a cache.
         deterministic: whether the kernel has to return the same bits every time.
-        boolean: whether an interface that could convert a boolean mask to numbers passes it unchanged.
+        boolean: whether an interface that can convert a boolean mask to an additive mask passes the boolean mask.
     """
 
     query: torch.Tensor
@@ -99,30 +105,30 @@ class Request:
 
     @property
     def groups(self) -> int:
-        """The number of heads in a group of keys and values."""
+        """The number H/G of query heads that share one head of keys and values."""
         return int(self.query.shape[1] // self.key.shape[1])
 
     @property
     def mask(self) -> torch.Tensor | None:
-        """The boolean or additive mask, with as many axes as the logits."""
+        """The boolean mask or, if there is none, the additive mask, with four axes as the logits (B, H, L, T) have."""
         mask = self.visible if self.visible is not None else self.bias
         return mask if mask is None else mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
 
     @property
     def lengths_first(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Query, key and value in (B, L, H, E)."""
+        """Query, key and value with lengths before heads: (B, L, H, E), (B, T, G, E) and (B, T, G, M)."""
         query, key, value = (x.transpose(1, 2) for x in (self.query, self.key, self.value))
         return query, key, value
 
 
 @dataclass(frozen=True)
 class Option:
-    """The purpose of a parameter.
+    """The purpose of a parameter of an attention function.
 
     Attributes:
-        declares: the capabilities that a kernel declares by having the parameter; if there are none, the parameter is
-            not tested.
-        neutral: the value that switches the parameter off; it is passed if the kernel has another default.
+        declares: the capabilities that a kernel declares by having the parameter; without any, the parameter is not
+            tested.
+        neutral: the value that switches the parameter off; it is passed if the kernel's default differs from it.
         given: whether every call passes the parameter, such as a tensor, a length or a module.
     """
 
@@ -137,22 +143,22 @@ UNTESTED = Option()
 
 
 def option_of(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
-    """Return the option of a parameter that declares these capabilities."""
+    """Return the option of a parameter that declares these capabilities and that the value ``neutral`` switches off."""
     return Option(capabilities, neutral)
 
 
 def neutral_option(value: Any) -> Option:
-    """Return the option of an untested parameter, which ``value`` switches off."""
+    """Return the option of a parameter that is not tested, but switched off by the value ``value``."""
     return Option(neutral=value)
 
 
 def same(call: AttentionCall) -> AttentionCall:
-    """Return the call unchanged: the signature can express all of it."""
+    """Return the call unchanged, for an interface whose signature can express every call."""
     return call
 
 
 Put = Callable[[Callable[..., Any], Request, Parameters, dict[str, Any]], Returned]
-"""Function (kernel, request, the kernel's parameters, further arguments by name) → results."""
+"""A function that calls a kernel: (kernel, request, the kernel's parameters, further arguments by name) → results."""
 
 
 @dataclass(frozen=True)
@@ -162,15 +168,15 @@ class Interface:
     Attributes:
         name: the name for ``--interface``.
         signature: the signature as reports print it.
-        known_by: sets of parameters; a kernel that has all parameters of one of these sets has this interface. An empty
-            set fits any kernel.
-        options: the purpose of each parameter, except positional tensors.
-        put: the function that makes the call.
+        known_by: sets of parameter names; a kernel that has all parameters of one of these sets has this interface. If
+            ``known_by`` is empty, every kernel has it.
+        options: the purpose of each parameter by name, except positional tensors.
+        put: the function that calls a kernel for a request.
         by_place: the number of positional arguments.
-        found_out: capabilities that a kernel has if a call that uses them returns a result, whatever keywords the
-            kernel has.
-        of_effect: capabilities that a kernel has if a call that uses them returns another result than a call without
-            them.
+        found_out: capabilities that need no keyword: a kernel has such a capability if a call that uses it returns a
+            result.
+        of_effect: capabilities that need no keyword: a kernel has such a capability if its result changes when a call
+            uses it.
         expressible: a function from a call to the nearest call that the signature can express.
         sizes: sizes at which a kernel that refuses the usual sizes is tried.
     """
@@ -187,11 +193,11 @@ class Interface:
     sizes: tuple[Taken, ...] = ()
 
     def call(self, kernel: Callable[..., Any], request: Request, has: Parameters) -> Returned:
-        """Return the results of a kernel, whose parameters are ``has``, for the request."""
+        """Call a kernel, whose parameters are ``has``, for the request, and return the results."""
         return self.put(kernel, request, has, self.neutral_values(has))
 
     def neutral_values(self, has: Parameters) -> dict[str, Any]:
-        """Return the neutral value of each parameter whose default differs from it."""
+        """Return, for each parameter in ``has`` that is not switched off by default, the value that does it."""
         return {
             name: option.neutral
             for name, option in self.options.items()
@@ -205,19 +211,22 @@ class Interface:
         )
 
     def unknown_parameters(self, has: Parameters) -> list[str]:
-        """Return the required parameters, among ``has``, that the interface does not know."""
+        """Return the names in ``has`` of parameters without a default for which the interface has no option."""
         further = [(name, default) for name, default in has.items() if name != "**"][self.by_place :]
         return [name for name, default in further if default is Mark.REQUIRED and name not in self.options]
 
 
 def parameters_of(kernel: Callable[..., Any]) -> Parameters:
-    """Return the parameters of a kernel and their defaults; none for builtins of PyTorch, except for its attention."""
+    """Return the defaults of a kernel's parameters by name.
+
+    A callable without a Python signature has none, except PyTorch's ``scaled_dot_product_attention``.
+    """
     if kernel is torch.nn.functional.scaled_dot_product_attention:
         tensors = dict.fromkeys(("query", "key", "value"), Mark.REQUIRED)
         return MappingProxyType(
             {**tensors, "attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
         )
-    # The signature of a module's __call__ is not that of its forward pass.
+    # A module's __call__ takes any arguments; the forward pass has the signature that counts.
     called = kernel.forward if isinstance(kernel, torch.nn.Module) else kernel
     try:
         parameters = inspect.signature(called).parameters.values()
@@ -235,19 +244,19 @@ def parameters_of(kernel: Callable[..., Any]) -> Parameters:
 
 
 def swap_axes(output: Any) -> Any:
-    """Transpose (B, L, H, M) to (B, H, L, M); leave other results for the caller to refuse."""
+    """Transpose a tensor (B, L, H, M) to (B, H, L, M); return anything else unchanged, for the caller to refuse."""
     return output.transpose(1, 2) if isinstance(output, torch.Tensor) and output.dim() == 4 else output
 
 
 def first_of(returned: Any) -> tuple[Any, Any]:
-    """Return the output of a kernel, and the first of its other results or None."""
+    """Return the first and the second of a kernel's results: the output, and the log-sum-exp, weights or None."""
     if not isinstance(returned, tuple | list):
         return returned, None
     return returned[0], returned[1] if len(returned) > 1 else None
 
 
 def with_one_mask(call: AttentionCall) -> AttentionCall:
-    """Return the call with the mask of the first head for all heads."""
+    """Return the call with all heads masked as the first head is."""
 
     def of_first(mask: Any) -> Any:
         return mask if mask is None or np.ndim(mask) < 4 else mask[:, :1]
@@ -256,5 +265,5 @@ def with_one_mask(call: AttentionCall) -> AttentionCall:
 
 
 def with_mask_or_causal(call: AttentionCall) -> AttentionCall:
-    """Return the call, without causality if it has a mask: the kernel has one parameter for a mask or causality."""
+    """Return the call, made non-causal if it has a mask, for a kernel that takes either a mask or causality."""
     return call if call.visible is None and call.bias is None else call.replace(causal=False)

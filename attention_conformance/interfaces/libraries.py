@@ -27,7 +27,7 @@ from attention_conformance.interfaces.signature_reading import ADDED, FOUR_AXES,
 from attention_conformance.kernel.torch_import import torch
 
 Own = Callable[[Request, dict[str, Any]], Request]
-"""A function (request, arguments) that adds a library's special arguments and returns the remaining request."""
+"""A function (request, arguments) → request: add a library's special arguments; return what is left to be passed."""
 
 
 def library(
@@ -39,16 +39,17 @@ def library(
     own: Own = lambda request, given: request,
     **further: Any,
 ) -> Interface:
-    """Return the interface of a library.
+    """Return the interface of a library's attention function.
 
     Args:
         name: the name for ``--interface``.
         signature: the signature as reports print it.
-        known_by: sets of parameters that identify the interface; names are separated by spaces.
-        options: the purposes of the parameters.
-        reading: the axes of tensors, the masks, and the names of options that are not in :data:`.ROLES`.
+        known_by: strings of parameter names, separated by spaces; a kernel with all names of one string has this
+            interface.
+        options: the purpose of each parameter by name.
+        reading: the order of the tensors' axes, the masks, and the names of options that are not in :data:`.ROLES`.
         own: a function that adds the library's special arguments.
-        further: further attributes of the interface.
+        further: further attributes of :class:`.interface.Interface`.
     """
     reading = replace(reading, log_sum_exp=(1,))
 
@@ -61,7 +62,7 @@ def library(
 
 
 def names_in(options: Mapping[str, Option], has: Parameters) -> dict[str, str]:
-    """Return the name of the kernel's parameter in each role, among the parameters that declare a capability."""
+    """Return, for each role such as "causal" or "scale", the name of the kernel's tested parameter in that role."""
     tested = roles_of([name for name in has if options.get(name, UNTESTED).declares])
     return {role: tested[role][0] for role in MEANINGS if tested[role]}
 
@@ -73,7 +74,7 @@ PLAIN = library(
     {"scale": option_of("scale")},
     Reading(),
 )
-"""A function of three tensors, and possibly a scale."""
+"""The interface of a function of three tensors, and possibly a scale."""
 
 SDPA = library(
     "sdpa",
@@ -84,7 +85,7 @@ SDPA = library(
     | {"attn_mask": option_of("boolean-mask", "additive-mask"), **FURTHER},
     Reading(mask=Mask("attn_mask", SHOWS), bias=Mask("attn_mask", ADDED)),
 )
-"""PyTorch's ``scaled_dot_product_attention``; paddle, tinygrad and flex_attention have similar signatures."""
+"""The interface of PyTorch's ``scaled_dot_product_attention``, which also fits functions of paddle and tinygrad."""
 
 MASK_AND_BIAS = Reading(
     axes="BLHE", returned_axes="BLHE", mask=Mask("mask", SHOWS, FOUR_AXES), bias=Mask("bias", ADDED, FOUR_AXES)
@@ -99,13 +100,13 @@ KERAS = library(
     MASK_AND_BIAS,
     found_out=("grouped-heads",),
 )
-"""``keras.ops.dot_product_attention``, on arrays of its backend."""
+"""The interface of ``keras.ops.dot_product_attention``, on arrays of keras's backend."""
 
 
 def _window_of_jax(request: Request, given: dict[str, Any]) -> Request:
     if request.window is None:
         return request
-    # In jax −1 is a number of keys (one less than 0); in other libraries it means no limit.
+    # In jax a window's side of −1 is a number of keys (one less than 0); in other libraries it means no limit.
     longest = request.query.shape[2] + request.key.shape[2]
     left, right = (longest if side < 0 else side for side in request.window)
     return replace(request, window=(left, right))
@@ -122,7 +123,7 @@ JAX = library(
     _window_of_jax,
     found_out=("grouped-heads",),
 )
-"""``jax.nn.dot_product_attention``."""
+"""The interface of ``jax.nn.dot_product_attention``."""
 
 FLAX = library(
     "flax",
@@ -135,7 +136,7 @@ FLAX = library(
     | {"dropout_rate": neutral_option(0.0), "deterministic": neutral_option(True)},
     MASK_AND_BIAS,
 )
-"""flax's ``dot_product_attention``: its scale is always 1/√E, and ``deterministic`` switches dropout off."""
+"""The interface of flax's ``dot_product_attention``, whose scale is always 1/√E for queries of E columns."""
 
 TRITON = library(
     "triton",
@@ -144,7 +145,7 @@ TRITON = library(
     usual("causal warp_specialize") | {"sm_scale": option_of("scale")},
     Reading(),
 )
-"""The kernel of Triton's tutorial, where causality and scale have no defaults."""
+"""The interface of the kernel in Triton's tutorial, where causality and scale have no defaults."""
 
 ONNXRUNTIME = library(
     "onnxruntime",
@@ -157,7 +158,7 @@ ONNXRUNTIME = library(
     Reading(mask=Mask("attn_mask", SHOWS, FOUR_AXES), bias=Mask("attn_mask", ADDED, FOUR_AXES)),
     found_out=("grouped-heads",),
 )
-"""The ONNX operator Attention, evaluated by its reference or by onnxruntime; flags are numbers."""
+"""The interface of the ONNX operator Attention, evaluated by ONNX's reference or by onnxruntime; flags are 0 or 1."""
 
 XFORMERS = library(
     "xformers",
@@ -166,7 +167,7 @@ XFORMERS = library(
     usual("scale op output_dtype") | {"attn_bias": option_of("additive-mask"), "p": neutral_option(0.0)},
     Reading(axes="BLHE", returned_axes="BLHE", bias=Mask("attn_bias", ADDED, "B, H, L, T")),
 )
-"""xformers' ``memory_efficient_attention``, which takes a bias in exactly the logits' shape.
+"""The interface of xformers' ``memory_efficient_attention``, which takes a bias in exactly the logits' shape.
 
 Causality and boolean masks are objects of xformers' own types; they are not tested.
 """
@@ -188,11 +189,11 @@ MLX = library(
     found_out=("grouped-heads", "causal"),
     expressible=with_mask_or_causal,
 )
-"""MLX's ``mx.fast.scaled_dot_product_attention``: the same parameter takes a mask, a bias, or the word "causal"."""
+"""The interface of MLX's ``mx.fast.scaled_dot_product_attention``: ``mask`` takes a mask, a bias or "causal"."""
 
 
 def _kind_of_mask(request: Request, given: dict[str, Any]) -> Request:
-    # Transformer Engine's default mask type is causal.
+    # Transformer Engine's functions are causal by default, so that the mask's type is always passed.
     given["attn_mask_type"] = "causal" if request.causal else "no_mask"
     if request.bias is not None:
         given["core_attention_bias_type"] = "post_scale_bias"
@@ -225,14 +226,14 @@ TRANSFORMER_ENGINE = library(
     found_out=("grouped-heads",),
     expressible=lambda call: with_mask_or_causal(with_one_mask(call)),
 )
-"""Transformer Engine's ``DotProductAttention``: heads are joined in its output, and all have the same mask.
+"""The interface of Transformer Engine's ``DotProductAttention``: the output joins the heads, which share a mask.
 
-The scale is an argument of its constructor; small calls detect it.
+The scale is an argument of the constructor; small calls show its value.
 """
 
 
 def _put_equinox(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    """Call the kernel on one head of one sequence at a time."""
+    """Call the kernel on one head of one batch entry at a time."""
     (B, H, L, _), T = request.query.shape, request.key.shape[2]
     mask = None if request.mask is None else request.mask.expand(B, H, L, T).flatten(0, 1)
     outputs = []
@@ -255,4 +256,4 @@ EQUINOX = Interface(
     ),
     _put_equinox,
 )
-"""equinox's ``dot_product_attention``, on one head of one sequence; its scale is always 1/√E."""
+"""The interface of equinox's ``dot_product_attention``, on one head of one sequence, with the scale 1/√E always."""

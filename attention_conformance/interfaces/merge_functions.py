@@ -1,7 +1,8 @@
 """Interfaces of functions that merge attention on parts of the keys; this module computes the parts to be merged.
 
 A part is the result on some of the keys: the output of attention on only these keys, and log Σ e^logit over them. In a
-row that sees none of these keys, the part is (0, −∞).
+row that sees none of these keys, the part is (0, −∞). Axes: S parts, B batch entries, H heads, L queries, M columns of
+values.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from attention_conformance.interfaces.parameter_names import usual
 from attention_conformance.kernel.torch_import import torch
 
 Part = tuple[torch.Tensor, torch.Tensor]
-"""Output (B, H, L, M) and log-sum-exp (B, H, L)."""
+"""The output (B, H, L, M) and the log-sum-exp (B, H, L) of attention on some of the keys."""
 
 
 def parts_of(request: Request) -> list[Part]:
-    """Return the parts of a request, computed in float64.
+    """Return attention on each part of the request's keys, computed in float64.
 
-    Outputs are returned in the query's dtype, log-sum-exps in the query's dtype or float32, whichever is finer.
+    Outputs are rounded to the query's dtype, log-sum-exps to the query's dtype or float32, whichever is finer.
     """
     scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
     T = request.key.shape[-2]
@@ -50,7 +51,7 @@ def parts_of(request: Request) -> list[Part]:
 _with_mask: Any = lambda *given, visible=None, **options: (*given, visible)  # noqa: E731
 
 
-@torch.overrides.wrap_torch_function(_with_mask)  # so that a recorder of operations records one operation
+@torch.overrides.wrap_torch_function(_with_mask)  # so that a recorder of torch operations sees one operation
 def part_of(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -80,7 +81,10 @@ def part_of(
 def put_into_merge_state(
     kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """Merge parts one after another by a kernel (v_a, s_a, v_b, s_b) → (v, s) on (B·L, H, M) and (B·L, H)."""
+    """Merge the parts one after another by a kernel (v_a, s_a, v_b, s_b) → (v, s), and return the merged results.
+
+    Outputs v have shape (B·L, H, M), log-sum-exps s have shape (B·L, H).
+    """
     B, _, L, _ = request.query.shape
     base = _logarithm_of_base(kernel)
 
@@ -97,7 +101,10 @@ def put_into_merge_state(
 
 
 def _logarithm_of_base(kernel: Callable[..., Any]) -> float:
-    """Return log 2 if log-sum-exps have base 2 (two parts with log-sum-exp 0 merge to log-sum-exp 1), else 1."""
+    """Return log 2 if the kernel takes logarithms to base 2, otherwise 1.
+
+    Two parts with log-sum-exp 0 merge to log-sum-exp 1 in base 2.
+    """
     value, lse = torch.zeros(1, 1, 8), torch.zeros(1, 1)
     merged = kernel(value, lse, value.clone(), lse.clone())[1]
     return math.log(2) if abs(float(merged) - 1.0) < 0.1 else 1.0
@@ -106,10 +113,10 @@ def _logarithm_of_base(kernel: Callable[..., Any]) -> float:
 def put_into_combine(
     kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """Merge all parts at once by a kernel (out_partial, lse_partial) → (out, lse).
+    """Merge all parts at once by a kernel (out_partial, lse_partial) → (out, lse), and return the merged results.
 
-    The shapes are (S, B, L, H, M), (S, B, L, H) → (B, L, H, M), (B, L, H). The parts are at least in float32; the
-    result is in the dtype of the query, if the kernel takes ``out_dtype``.
+    The shapes are (S, B, L, H, M), (S, B, L, H) → (B, L, H, M), (B, L, H). If the kernel has the parameter
+    ``out_dtype``, it gets parts in float32 or finer and is to return the query's dtype.
     """
     outputs, lses = zip(*parts_of(request), strict=True)
     wide = torch.promote_types(request.query.dtype, torch.float32)
@@ -123,7 +130,7 @@ def put_into_combine(
 
 
 DECLARES = ("merged-parts", "log-sum-exp", "scale", "boolean-mask", "grouped-heads")
-"""Capabilities that the computation of the parts gives to every merging kernel, without further parameters."""
+"""Capabilities of every merging kernel, whatever its parameters, since this module computes the parts with them."""
 MERGE_STATE = Interface(
     "merge-state",
     "(v_a, s_a, v_b, s_b) → (v, s) on (L, H, E) and (L, H), log-sum-exps of either base",

@@ -1,4 +1,7 @@
-"""Packing of sequences of different lengths, one after another or as nested tensors, and of caches into pages."""
+"""Packing of sequences of different lengths, one after another or as nested tensors, and of caches into pages.
+
+Axes: B batch entries, L queries, T keys, H heads, G heads of keys and values, E columns.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,14 @@ from attention_conformance.interfaces.parameter_names import arguments, usual
 from attention_conformance.kernel.torch_import import torch
 
 BEYOND = 1e4
-"""The number in unused pages and after the last key; it would change the results if a kernel used it."""
+"""The number that fills unused pages and the space after the last key: a kernel that reads it gives wrong results."""
 
 
 def pack(x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Pack (B, L, H, E) to (Σ_b L_b, H, E); return also the sequences' starts, (B + 1,) int32, and longest length."""
+    """Return x (B, L, H, E) packed to (Σ_b L_b, H, E), the index at which each sequence starts, and the longest length.
+
+    Sequence b has ``lengths[b]`` = L_b rows, or L if there are no lengths. The starts are int32 of shape (B + 1,).
+    """
     B, L = x.shape[:2]
     key_counts = torch.full((B,), L, device=x.device) if lengths is None else lengths
     starts = torch.nn.functional.pad(torch.cumsum(key_counts, 0), (1, 0)).to(torch.int32)
@@ -30,20 +36,20 @@ def pack(x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, t
 
 
 def unpack(packed: torch.Tensor, like: tuple[int, int], lengths: torch.Tensor | None) -> torch.Tensor:
-    """Unpack (Σ_b L_b, …) to (B, L, …), with zeros as padding."""
+    """Unpack (Σ_b L_b, …), where sequence b has L_b rows, to ``like`` = (B, L) and further axes, padded with zeros."""
     if lengths is None:
         return packed.reshape(*like, *packed.shape[1:])
     inside = torch.arange(like[1], device=packed.device) < lengths[:, None]
     whole = packed.new_zeros((*like, *packed.shape[1:]))
-    # Assign by index_put, which autograd differentiates.
+    # Use index_put, which autograd differentiates.
     return whole.index_put(torch.nonzero(inside, as_tuple=True), packed)
 
 
 def in_pages(x: torch.Tensor, size: int, lengths: torch.Tensor | None, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cut a cache (B, T, G, E) into pages (N, size, G, E) in random order; also return their table (B, pages) of int32.
+    """Return a cache (B, T, G, E) cut into N pages (N, size, G, E) that lie in random order, and the table of pages.
 
-    A third of the pages are unused; unused pages, and the space after the last key of a batch entry, are filled with
-    other numbers.
+    The table, int32 of shape (B, pages of an entry), holds the indices of each batch entry's pages. About a third of
+    the pages are unused. Unused pages, and the space after the last key of a batch entry, are filled with BEYOND.
     """
     B, T = x.shape[:2]
     key_counts = torch.full((B,), T, device=x.device) if lengths is None else lengths
@@ -68,7 +74,7 @@ def _put_nested(kernel: Callable[..., Any], request: Request, has: Parameters, o
     query, key, value = request.lengths_first
     (q, starts_q, _), (k, starts_k, _) = pack(query, lengths[0]), pack(key, lengths[1])
     v, *_ = pack(value, lengths[1])
-    # Keys and values share a tensor of offsets, so that PyTorch knows that they have equal lengths.
+    # Keys and values share a tensor of starts, by which PyTorch knows that their sequences have equal lengths.
     at = starts_q.long(), starts_k.long()
     nested = (torch.nested.nested_tensor_from_jagged(x, at[n]).transpose(1, 2) for x, n in ((q, 0), (k, 1), (v, 1)))
     options |= arguments(names_in(NESTED_OPTIONS, has), request, has)
@@ -84,7 +90,7 @@ NESTED = Interface(
     _put_nested,
     found_out=("causal", "grouped-heads", "ragged-batch"),
 )
-"""PyTorch's ``scaled_dot_product_attention`` on nested tensors with jagged layout.
+"""The interface of PyTorch's ``scaled_dot_product_attention`` on nested tensors with jagged layout.
 
-No parameter shows whether a kernel takes such tensors, so that ``--interface nested`` is needed.
+A kernel's parameters do not show whether it takes nested tensors, so the user must give ``--interface nested``.
 """

@@ -1,6 +1,7 @@
 """Names of parameters, the role that each name suggests, and the arguments that a request gives to each role.
 
-Interfaces of libraries use names from these tables; signatures of unknown libraries are read by the same tables.
+A role is the meaning of a parameter, such as "causal". The interfaces of known libraries take parameter names from the
+tables of this module, and the signatures of unknown functions are understood by the same tables.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "module": ("module",),
     }
 )
-"""The names of parameters in each role, the best name first."""
+"""The parameter names that suggest each role; the surest name comes first."""
 MEANINGS: Mapping[str, Option] = MappingProxyType(
     {
         "scale": option_of("scale", "default-scale"),
@@ -62,14 +63,17 @@ MEANINGS: Mapping[str, Option] = MappingProxyType(
 )
 """The option of each role: the capabilities that its parameter declares, and the value that switches it off."""
 LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
-"""Flags in :data:`ROLES` that make a library's kernel return (output, log-sum-exp, …)."""
+"""Flags among the names of :data:`ROLES` that make a library's kernel return (output, log-sum-exp, …)."""
 SINKS = ("learnable_sink", "sinks", "sink", "s_aux")
 SLOPES = "alibi_slopes"
 SPLITS = "num_splits"
 DESCALES = ("q_descale", "k_descale", "v_descale")
-"""Parameters for the descale factors, (B, G), of query, key and value in 8 bits; the output then has 16 bits."""
+"""Parameters for the factors by which query, key and value in 8 bits are multiplied; the output then has 16 bits.
+
+Each tensor of factors has shape (batch entries, heads of keys and values).
+"""
 LARGEST = 448.0
-"""The largest 8-bit number (e4m3), by which larger numbers in unused entries of a cache are replaced."""
+"""The largest number in 8 bits (e4m3); larger numbers, which only unused entries of a cache hold, are cut to it."""
 ALONE = "batch_invariant"
 FURTHER: Mapping[str, Option] = MappingProxyType(
     dict.fromkeys(SINKS, option_of("sinks", neutral=None))
@@ -77,42 +81,42 @@ FURTHER: Mapping[str, Option] = MappingProxyType(
     | dict.fromkeys(DESCALES, option_of("fp8-descale"))
     | {ALONE: option_of("batch-invariance", neutral=False)}
 )
-"""The options of parameters whose names have the same meaning in every library."""
+"""The options of further parameters, outside :data:`ROLES`, whose names mean the same in every library."""
 PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
-"""A function with at least two of these parameters follows PyTorch's documentation, which defines ``attn_mask``."""
+"""Parameters of PyTorch's function; with two of them, a function's ``attn_mask`` means what PyTorch documents."""
 
 
 def is_pytorchs(parameters: Collection[str]) -> bool:
-    """Return whether parameters have the names of the parameters of PyTorch's function."""
+    """Return whether at least two of these names are parameters of PyTorch's ``scaled_dot_product_attention``."""
     return len(PYTORCH_SAYS & {*parameters}) > 1
 
 
 def roles_of(names: Collection[str]) -> dict[str, list[str]]:
-    """Return the parameters of a callable by role, the best name first, without regard to upper or lower case."""
+    """Return, for each role, the names that suggest it, the surest first; upper and lower case do not matter."""
     lower = {name.lower(): name for name in names}
     return {role: [lower[name] for name in known if name in lower] for role, known in ROLES.items()}
 
 
 def usual(names: str) -> dict[str, Option]:
-    """Return the option of each name in a string of names; the option of an unknown name is UNTESTED."""
+    """Return the option of each name in ``names``, separated by spaces; the option of an unknown name is UNTESTED."""
     by_name = {name: option for role, option in MEANINGS.items() for name in ROLES[role]} | dict(FURTHER)
     return {name: by_name.get(name, UNTESTED) for name in names.split()}
 
 
 def first_in(names: Collection[str], has: Collection[str]) -> str:
-    """Return the first of some names that is a parameter of the kernel."""
+    """Return the first of ``names`` that is a parameter of the kernel, whose parameters are ``has``."""
     return next(name for name in names if name in has)
 
 
 def arguments(names: Mapping[str, str], request: Request, has: Parameters) -> dict[str, Any]:
-    """Return the arguments of a request by name, except tensors and masks.
+    """Return the keyword arguments by which a kernel computes a request, except query, key, value and masks.
 
-    An option that is switched off is left out, unless the kernel has no default for it.
+    An option that the request does not use is left out, unless the kernel has no default for it.
 
     Args:
-        names: the parameter of each role.
+        names: the name of the kernel's parameter in each role.
         request: the request.
-        has: the parameters of the kernel.
+        has: the kernel's parameters with their defaults.
     """
     query, key = request.query, request.key
     always = {"heads": query.shape[1], "groups": key.shape[1], "dtype": query.dtype}
@@ -136,20 +140,20 @@ def arguments(names: Mapping[str, str], request: Request, has: Parameters) -> di
         if role == "scale" and value is None and required:
             value = query.shape[-1] ** -0.5
         if value or (role == "scale" and value is not None) or (required and role in _TOLD):
-            given[name] = 1 if value is True and type(has.get(name)) is int else value  # flags may be numbers
+            given[name] = 1 if value is True and type(has.get(name)) is int else value  # some flags are 0 or 1
     return given | _further_arguments(request, has)
 
 
 _TOLD = ("scale", "causal", "softcap", "dropout", "lse")
-"""Roles whose arguments are passed even if switched off, if the kernel has no default for them."""
+"""Roles whose parameters are passed if the kernel has no default for them, even when the request does not use them."""
 
 
 def _window(window: tuple[int, int], default: Any) -> tuple[Any, ...]:
-    """Return a window in the form of the kernel's default."""
+    """Return a window (left, right), where −1 means no limit, in the form that the kernel's default has."""
     if default == (None, None):
-        # In flash-attn 4 None means no limit, and −1 is a number of keys unless both sides are negative.
+        # In flash-attn 4 None means no limit, while −1 is a number of keys unless both sides are negative.
         return tuple(None if side < 0 else side for side in window)
-    # A third number of a window, which counts keys that all rows see, keeps its default.
+    # Some kernels' windows have a third number, which counts keys that all queries see; it keeps its default.
     return window + (default[2:] if isinstance(default, tuple) else ())
 
 
@@ -171,13 +175,13 @@ def _further_arguments(request: Request, has: Parameters) -> dict[str, Any]:
 
 
 def in_8_bits(request: Request, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the tensors, converted to 8 bits without rounding if the request has descale factors."""
+    """Return the tensors; if the request has descale factors, as 8-bit tensors (the numbers need no rounding)."""
     if request.descales is None:
         return tensors
     return tuple(x.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn) for x in tensors)
 
 
 def in_own_dtype(request: Request, output: Any) -> Any:
-    """Return the output in the request's dtype if tensors have 8 bits; otherwise unchanged."""
+    """Return the output, converted to the query's dtype if the request's tensors were passed in 8 bits."""
     converts = request.descales is not None and isinstance(output, torch.Tensor)
     return output.to(request.query.dtype) if converts else output

@@ -1,7 +1,7 @@
 """The class Reading: the meaning of a signature's parameters and results, from their names and from small calls.
 
 A reading is plain data; :func:`attention_conformance.interfaces.inferred_interface.interface_of` turns it into an
-interface.
+interface. Axes: B batch entries, H heads, L queries, T keys, E columns.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 AXES = ("BHLE", "BLHE", "LBHE", "NLE", "BLHE joined")
-"""Orders of the axes of tensors; N stands for B·H, and a joined axis H·E holds all heads."""
+"""Orders of the axes of tensors; N stands for an axis B·H, and "joined" means that H and E are one axis."""
 DECODED = ("BHLE, no L", "BLHE, no L")
-"""Orders of the axes of keys and values for kernels whose query and output are (B, H, E), for a single query."""
+"""Orders of the axes of keys and values in kernels for a single query, whose query and output are (B, H, E)."""
 SAID = MappingProxyType(
     {
         "BHLE, no L": "(B, H, T, E) with queries (B, H, E)",
@@ -29,9 +29,9 @@ SAID = MappingProxyType(
 SHOWS, HIDES, ADDED, ONES_HIDE = "True shows a key", "True hides a key", "is added to the logits", "1 hides a key"
 MASK_SHAPES = ("B, H, L, T", "B, 1, L, T", "1, 1, L, T", "L, T", "B, 1, 1, T", "B, T")
 FOUR_AXES = "·, ·, ·, ·"
-"""The shape of masks of four axes, each of which may be 1."""
+"""The shape of masks that must have four axes, each of them possibly of length 1."""
 FOLDED = ("B·H, L, T", "L, T")
-"""The shapes of masks for kernels with heads folded into the batch axis, the shape with most axes first."""
+"""The shapes of masks to try on kernels whose first axis is B·H; the shape with most axes comes first."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Mask:
 
     Attributes:
         name: the name of the parameter.
-        sense: the meaning of an entry: SHOWS, HIDES, ADDED or ONES_HIDE.
-        shape: one of MASK_SHAPES, FOLDED or FOUR_AXES; "" for any shape that can be broadcast to (B, H, L, T).
+        sense: the meaning of the mask's entries: SHOWS, HIDES, ADDED or ONES_HIDE.
+        shape: an element of MASK_SHAPES or FOLDED, or FOUR_AXES; "" for any shape that broadcasts to (B, H, L, T).
     """
 
     name: str
@@ -51,21 +51,22 @@ class Mask:
 
 @dataclass(frozen=True)
 class Reading:
-    """A way to call a callable.
+    """The meaning of a callable's parameters and results; it says how to call the callable.
 
     Attributes:
-        parameters: the names of all its parameters.
-        tensors: the names of query, key and value, or of tensors that contain several of these; empty if they are
-            positional.
+        parameters: the names of all parameters of the callable.
+        tensors: the names of the parameters for query, key and value, or for a tensor that packs several of them; empty
+            if the tensors are positional.
         by_keyword: whether the tensors are passed by name.
-        axes, returned_axes: elements of AXES, for arguments and results.
-        names: the parameter of each role of :data:`.parameter_names.ROLES`.
-        constants: arguments of every call.
-        mask, key_mask, bias: parameters for boolean masks, for boolean masks with only an axis of keys, and for numbers
-            added to logits.
-        always_causal: whether every call is causal.
-        fixed_scale: whether the scale is 1/√E, and no parameter changes it.
-        output, log_sum_exp, weights: the paths to these results in the returned value; None if absent.
+        axes, returned_axes: the order of the axes of arguments and of results, an element of AXES or DECODED.
+        names: the name of the callable's parameter in each role of :data:`.parameter_names.ROLES`.
+        constants: arguments that every call passes, by name.
+        mask, key_mask, bias: the parameters for boolean masks, for boolean masks with only an axis of keys, and for
+            numbers added to logits.
+        always_causal: whether the callable is causal in every call.
+        fixed_scale: whether the callable always scales logits by 1/√E.
+        output, log_sum_exp, weights: the path (indices and keys) at which the returned value contains the output, the
+            log-sum-exp, the attention weights; None if absent.
         lse_axes: the order of the log-sum-exp's axes, "BHL" or "BLH".
     """
 
@@ -87,7 +88,7 @@ class Reading:
     lse_axes: str = "BHL"
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of a report about the reading."""
+        """Yield the lines by which a report describes the reading."""
         readings = [f"tensors are {SAID[self.axes]}"]
         if self.returned_axes != self.axes:
             readings.append(f"its output is {SAID[self.returned_axes]}")
@@ -104,7 +105,7 @@ class Reading:
 
 
 def flatten(returned: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield every value in a result of tuples and mappings, with the path to it."""
+    """Yield each value in nested tuples, lists and mappings, after the path (indices and keys) that leads to it."""
     if isinstance(returned, Mapping):
         for name, part in returned.items():
             yield from flatten(part, (*path, name))
@@ -116,7 +117,10 @@ def flatten(returned: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
 
 
 def look_up(returned: Any, path: tuple[Any, ...]) -> Any:
-    """Return the value at the end of a path, or a tensor that already occurs on the way; None if there is neither."""
+    """Follow a path of indices and keys; return the value at its end, or None if the path does not exist.
+
+    A value that is reached before the end and is no tuple, list or mapping, such as a tensor, is returned.
+    """
     for step in path:
         if not isinstance(returned, Mapping | tuple | list):
             return returned

@@ -1,4 +1,4 @@
-"""Template of an adapter with PyTorch's signature, for a kernel with a required parameter that no interface has."""
+"""Template of an adapter with PyTorch's signature, for a kernel that requires a parameter unknown to all interfaces."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SAME: dict[str, str] = (
     | dict.fromkeys(ROLES["groups"], "key.shape[1]")
     | {"enable_gqa": "enable_gqa"}
 )
-"""Expressions, in terms of PyTorch's parameters, for common parameters of kernels."""
+"""For common parameters of kernels, the expression in the adapter's parameters that the adapter passes for each."""
 DEFAULTS = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
 TENSORS = ("query", "key", "value")
 
 
 def adapter_to_paste(source: str, parameters: Parameters) -> str:
-    """Return the source of the adapter; ``...`` marks the arguments that the user has to fill in."""
+    """Return the source of an adapter for the kernel ``source``; the user has to replace each ``...`` in it."""
     module, _, path = source.rpartition(":")
     module = module.rpartition(":")[2]
     module = Path(module).stem if module.endswith(".py") else module

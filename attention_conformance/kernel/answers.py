@@ -1,4 +1,8 @@
-"""The answer of a kernel to a call: forward and backward, in the call's state and memory layout."""
+"""The answer of a kernel to a call: its results and gradients, in the call's state and memory layout.
+
+A state (:class:`attention_conformance.calls.attention_call.State`) says what happens before, during or after the call,
+such as an equal call before it. Axes: B batch entries, H heads, L queries, T keys.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +48,13 @@ from theorems.core.under_test import Refused
 
 TENSORS = ("query", "key", "value")
 BOOLEAN = "boolean-attention-mask"
-"""The capability of transformers' functions that also take boolean masks; they get such a mask in every second call."""
+"""The capability of functions of transformers to take boolean masks; every second call then passes such a mask."""
 Gradients = Mapping[str, Array]
 """Gradients by the name of a tensor."""
 
 
 def answer_to(kernel: Any, call: AttentionCall) -> Answer:
-    """Make one call, forward and backward, and return its answer in float64.
+    """Call the kernel forward and backward, and return its results and gradients in float64.
 
     Raises:
         Refused: the kernel raises an error.
@@ -88,7 +92,7 @@ def answer_to(kernel: Any, call: AttentionCall) -> Answer:
 
 
 def set_seed(kernel: Any, seed: int) -> None:
-    """Set PyTorch's seed in the process where the kernel is called."""
+    """Set PyTorch's seed in the process where the kernel is called: this process, or a process of the kernel's own."""
     if isinstance(kernel.call, RemoteKernel):
         kernel.call.seed(seed)
     else:
@@ -98,7 +102,14 @@ def set_seed(kernel: Any, seed: int) -> None:
 def request_of(
     kernel: Any, call: AttentionCall, given: Mapping[str, torch.Tensor], masks: Mapping[str, torch.Tensor]
 ) -> Request:
-    """Return the request of a call with given tensors (query, key, value by name) and masks, laid out in memory."""
+    """Return the request by which a kernel computes a call.
+
+    Args:
+        kernel: the kernel.
+        call: the call, whose options the request gets.
+        given: query, key and value by name, as tensors laid out in memory.
+        masks: the call's masks, sinks and slopes by name, laid out in memory.
+    """
     tensors: dict[str, Any] = {**given, **{name: masks.get(name) for name in ("visible", "bias", "sinks", "slopes")}}
     return Request(
         **tensors,
@@ -118,11 +129,11 @@ AS_THEY_ARE = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "dropout"),
     *("shared", "alone", "splits", "page", "seed"),
 )
-"""Attributes of a call that are copied to its request."""
+"""Attributes of a call that its request has unchanged."""
 
 
 def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:
-    """Return masks, sinks and slopes, laid out in memory as the call requires."""
+    """Return the call's masks, sinks and slopes as tensors by name, laid out in memory as the call requires."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     given = {name: getattr(call, name) for name in ("visible", "bias") if getattr(call, name) is not None}
     placed = {}
@@ -140,13 +151,13 @@ def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:
 def _in_its_state(
     kernel: Any, call: AttentionCall, inputs: Mapping[str, Placed], masks: Mapping[str, Placed], upstream: torch.Tensor
 ) -> tuple[Returned, Gradients]:
-    """Return the kernel's results and gradients; also make the other calls that the call's state requires."""
+    """Return the kernel's results and gradients, and make the other calls that belong to the call's state."""
     wants = call.wants if kernel.differentiable and call.state is not State.INFERENCE else ""
     busy = call.state in (State.OVERWRITTEN, State.INTERLEAVED, State.AFTER_ANOTHER)
     others = {name: -inputs[name].tensor.flip(2) for name in TENSORS if busy}
     other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if busy and name in masks}
     own_masks = {name: placed_tensor.tensor for name, placed_tensor in masks.items()}
-    # The upstream gradients are those of the output and, if it is differentiated, of the log-sum-exp.
+    # One upstream gradient is for the output, one for the log-sum-exp (None if the latter is not differentiated).
     upstreams = (upstream, None if call.lse_upstream is None else kernel.tensor(call.lse_upstream))
 
     def forward(
@@ -155,9 +166,9 @@ def _in_its_state(
         leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
         for name in FURTHER_LEAVES:
             if name in own_masks:
-                # A bias that is expanded in memory gets the gradient of the expanded tensor.
+                # A bias that is expanded in memory would get the gradient of the expanded tensor, so none is computed.
                 whole = getattr(call, name).shape == own_masks[name].shape
-                # The gradient of a mask in another format would be rounded to that format.
+                # A mask in another format would get a gradient rounded to that format, so none is computed.
                 whole = whole and not call.mask_format
                 wanted = bool(wants) and whole and FURTHER_LEAVES[name] in kernel.declares
                 leaves[name] = own_masks[name].detach().requires_grad_(wanted)
@@ -201,7 +212,7 @@ def _in_its_state(
 
 
 def _context(kernel: Any, call: AttentionCall) -> AbstractContextManager[Any]:
-    """Return the context manager for a forward pass in the state of a call."""
+    """Return the context manager that a call's state requires around the forward pass: inference mode or autocast."""
     if call.state is State.INFERENCE:
         return torch.inference_mode()
     if call.state is State.AUTOCAST and kernel.dtype == kernel.computes_in in UNCAST:
@@ -210,7 +221,7 @@ def _context(kernel: Any, call: AttentionCall) -> AbstractContextManager[Any]:
 
 
 UNCAST = ("float64", "bfloat16")
-"""Formats of tensors that autocast to bfloat16 does not convert."""
+"""Number formats of tensors that ``torch.autocast`` to bfloat16 leaves as they are."""
 
 
 def _gradients(
@@ -222,23 +233,23 @@ def _gradients(
     lse_upstream: torch.Tensor | None,
     again: bool = False,
 ) -> Gradients:
-    """Return the gradients that the call asks for, by the name of the tensor.
+    """Return the gradient of each tensor that requires one, by the tensor's name.
 
-    A tensor that autograd does not connect with the results gets a gradient of zero if no result depends on it, else
-    NaN.
+    If autograd does not connect a tensor with the results, the tensor's gradient is zero where no result depends on the
+    tensor, and NaN otherwise.
 
-    The scalar ⟨output, upstream⟩ is differentiated, so that the kernel gets exactly the upstream gradient.
-    ``grad_outputs`` is used only if the upstream gradient's memory layout matters: it makes torch import sympy, which
-    costs each process a quarter of a second.
+    The scalar ⟨output, upstream⟩ is differentiated, so that the kernel's backward pass gets exactly ``upstream``. The
+    argument ``grad_outputs`` of autograd is used only if the memory layout of ``upstream`` matters, because torch then
+    imports sympy, which costs each process a quarter of a second.
 
     Args:
         kernel: the kernel.
         call: the call.
         returned: the kernel's results.
-        given: the tensors that the kernel was given, by name.
-        upstream: the upstream gradient of the output.
-        lse_upstream: the upstream gradient of the log-sum-exp; None if it is not differentiated.
-        again: whether gradients will be taken through the same graph once more.
+        given: the tensors that were passed to the kernel, by name.
+        upstream: the upstream gradient of the output, dLoss/dOutput.
+        lse_upstream: the upstream gradient of the log-sum-exp; None if the log-sum-exp is not differentiated.
+        again: whether a second backward pass through the same graph will follow.
     """
     leaves = {name: x for name, x in given.items() if x.requires_grad}
     if not leaves:
@@ -248,7 +259,7 @@ def _gradients(
         pairs.append((returned.log_sum_exp, lse_upstream.to(returned.log_sum_exp.dtype)))
     pairs = [(x, u) for x, u in pairs if x.requires_grad]
     if not pairs and "grad mode" in kernel.changed_settings:
-        return {}  # the kernel switched autograd off, which fails another claim
+        return {}  # the kernel switched autograd off; the claim that settings stay unchanged reports it
     if not pairs and len(leaves) == len(given) and any(depends_on(call, kernel.alignment, name) for name in leaves):
         raise InvalidInput(
             f"--attention: {kernel.name} has a backward pass for some calls only; give it one for all calls, or none."
@@ -283,10 +294,10 @@ def _gradients(
 
 
 def depends_on(call: AttentionCall, alignment: Alignment, name: str) -> bool:
-    """Return whether the results depend on a tensor; a kernel need not read tensors on which they do not depend.
+    """Return whether the results depend on a tensor; a kernel need not read a tensor that changes no result.
 
     If no row sees a key, the results depend on no tensor. If each row sees at most one key, whose weight is 1, or if
-    the scale is 0, they depend only on the values.
+    the scale is 0, the results depend only on the values.
     """
     most = int(call.visibility(alignment).sum(axis=-1).max(initial=0))
     if call.scale == 0 or (most == 1 and call.sinks is None and call.lse_upstream is None):

@@ -1,4 +1,4 @@
-"""The adaptation of a call to the sizes, options and numbers that a kernel takes."""
+"""The adaptation of a call to the sizes, options and number format that a kernel takes."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from theorems.bounded.formats import FORMATS, HALF
 def suit_call(kernel: Any, call: AttentionCall) -> AttentionCall:
     """Return the call in sizes that the kernel takes, with options that its signature can express.
 
-    If the kernel has a fixed scale, the call is given that scale.
+    If the kernel always scales logits by 1/√E, for queries of E columns, the adapted call has that scale, too.
     """
     if kernel.interface.name != "sdpa":
         call = _with_usual_masks(call)
     if call.scale is not None and call.scale <= 0 and _default_scale_means_own(kernel.parameters):
         call = call.replace(scale=1.0)
-    if kernel.dtype not in HALF:  # no kernel takes float32 masks with float64 queries
+    if kernel.dtype not in HALF:  # kernels take masks in another format only with half-precision queries
         call = call.replace(mask_format="")
     call = kernel.taken.fit(kernel.interface.expressible(call), quartic=kernel.fixed_scale and call.exact)
     if not kernel.fixed_scale or call.scale is None:
         return call
-    # For a width that is a power of four, 1/√E is a power of two, so that exact calls stay exact.
+    # If E is a power of four, 1/√E is a power of two: the scaling rounds nothing, and an exact call stays exact.
     exact = call.exact and is_power_of_four(call.sizes["E"])
     root = math.sqrt(call.sizes["E"]) if exact else 1.0
     return call.replace(query=call.query * root, scale=None, exact=exact)
 
 
 def _default_scale_means_own(parameters: Mapping[str, Any]) -> bool:
-    """Return whether the default of the scale is zero or negative, which then stands for the kernel's own scale."""
+    """Return whether the scale's default is zero or negative: such a kernel takes this value to mean its own scale."""
     defaults = (x for name, x in parameters.items() if "scal" in name and isinstance(x, int | float))
     return any(x <= 0 for x in defaults)
 
 
 def _with_usual_masks(call: AttentionCall) -> AttentionCall:
-    """Return the call with masks in the query's format, with two or four axes, the last of them as long as keys.
+    """Return the call with masks in the query's format that have two or four axes and a column for each key.
 
     Only PyTorch's own attention promises to broadcast masks of other shapes.
     """
@@ -56,18 +56,18 @@ def _with_usual_masks(call: AttentionCall) -> AttentionCall:
 
 
 def in_numbers_of(kernel: Any, call: AttentionCall) -> AttentionCall:
-    """Return the call adapted to the kernel, with its tensors rounded to the kernel's number format.
+    """Return the call adapted to the kernel, with all tensors rounded to the kernel's number format.
 
-    Queries are scaled down if their products with keys would leave the range of this format.
+    Queries are scaled down by a power of two if products of queries and keys would leave the range of the format.
     """
     call = suit_call(kernel, call)
     group = call.query.shape[1] // call.key.shape[1]
     keys = np.abs(np.repeat(call.key, group, axis=1))
-    # Products of an exact call may leave the range before they are multiplied by the scale, but not afterwards.
+    # In an exact call only the scaled products of queries and keys have to stay within the range.
     less_by = min(1.0, abs(call.scale)) if call.exact and call.scale else 1.0
     room = kernel.numbers.largest / 8 / less_by
     reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys, initial=0.0))
-    if reach > room:  # an upper bound that is quick to compute
+    if reach > room:  # reach is only an upper bound, which is quick to compute; compute the largest product
         reach = float(np.max(np.abs(call.query) @ np.swapaxes(keys, -1, -2)))
     less = 2.0 ** math.ceil(math.log2(reach / room)) if reach > room else 1.0
     tensors = {"query": call.query / less, "key": call.key, "value": call.value, "upstream": call.upstream}

@@ -1,6 +1,6 @@
 """Import ``MODULE:CALLABLE`` or ``path.py:CALLABLE`` as a callable on torch tensors.
 
-A prefix ``jax:`` or ``numpy:`` names the library whose arrays the callable takes.
+A prefix, as in ``jax:MODULE:CALLABLE`` or ``numpy:MODULE:CALLABLE``, names the library whose arrays the callable takes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from reference_attention.files import read_bytes
 
 SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
 LIBRARIES = ("jax", "numpy")
-"""Prefixes of ``MODULE:CALLABLE``."""
+"""Prefixes that may precede ``MODULE:CALLABLE``: the libraries whose arrays a callable may take instead of tensors."""
 MODEL = "ModelNew"
-"""The name of the torch module that a file of KernelBench defines, together with ``get_init_inputs``."""
+"""The class of torch modules that a file of KernelBench defines, beside its arguments, ``get_init_inputs()``."""
 
 
 def import_callable(source: str) -> Callable[..., Any]:
     """Return the callable that a source ``MODULE:CALLABLE`` names, adapted to torch tensors if it takes other arrays.
 
     Raises:
-        InvalidInput: no colon, a module that cannot be imported, no such attribute, not a callable, a class other than
-            KernelBench's ModelNew or one that cannot be created, a file of the working directory that hides one of our
-            packages, or a library that is not installed.
+        InvalidInput: the source has no colon; the module cannot be imported, or has no such attribute; the attribute is
+            not a callable, or is a class (other than KernelBench's ModelNew, which is instantiated if possible); a file
+            of the working directory hides one of our packages; or a library is not installed.
     """
     library, _, name_in_library = source.partition(":")
     if ":" in name_in_library and library in LIBRARIES:
@@ -68,10 +68,10 @@ def import_callable(source: str) -> Callable[..., Any]:
 
 
 def callable_of(value: Any, name: str) -> Callable[..., Any]:
-    """Return an object as a callable; an object with the methods ``plan`` and ``run`` becomes a function.
+    """Return the object ``value``, or for an object with methods ``plan`` and ``run`` a function that calls them.
 
     Raises:
-        InvalidInput: the object cannot be called, or is a class without these two methods.
+        InvalidInput: the object cannot be called, or is a class without the methods ``plan`` and ``run``.
     """
     is_planned = callable(getattr(value, "plan", None)) and callable(getattr(value, "run", None))
     if is_planned and (inspect.isclass(value) or not callable(value)):
@@ -83,11 +83,11 @@ def callable_of(value: Any, name: str) -> Callable[..., Any]:
 
 
 def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
-    """Return KernelBench's module, created with the arguments from its file.
+    """Return an instance of KernelBench's torch module, created with the arguments that its file defines.
 
     Raises:
-        InvalidInput: the file has no arguments, the module cannot be created, or its forward pass does not take three
-            tensors.
+        InvalidInput: the file has no ``get_init_inputs``, the instance cannot be created, or its forward pass does not
+            take three tensors.
     """
     arguments = getattr(module, "get_init_inputs", None)
     if not callable(arguments):
@@ -112,7 +112,7 @@ def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
 
 
 def _module_in(file: Path) -> ModuleType:
-    """Return the module that a file defines; the file is run again only if its content has changed.
+    """Return the module that a file defines; run the file only if it was not yet run with its present content.
 
     Raises:
         InvalidInput: the file cannot be read.

@@ -1,4 +1,7 @@
-"""Search for the cause of a failure: an option, a size or large logits, without which the kernel is right."""
+"""Search for the cause of a failure: an option, a size or large logits, without which the kernel is right.
+
+Axes: H heads, G heads of keys and values, L queries, T keys, E columns of queries and keys.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,18 @@ from theorems.core.claim import Verdict
 
 UNEXPLAINED = "no single option explains it"
 LARGE = 30.0
-"""The absolute value of logits beyond which exponentials count as tiny or huge."""
+"""The absolute value beyond which a logit counts as large, since its exponential is tiny or huge."""
 BLOCKS = (8, 16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
 class Change:
-    """A variant of the failing call that lacks one of its properties.
+    """A variant of the failing call, from which one property, such as an option, is removed.
 
     Attributes:
         name: the property that is removed.
-        call: the call without the property.
-        guess: a fault that makes a kernel fail only with this property; empty if none is known.
+        call: the failing call without the property.
+        guess: a fault by which kernels are wrong only in calls with the property; empty if none is known.
     """
 
     name: str
@@ -45,8 +48,8 @@ def cause_of(trace: Trace, under_test: OnKernel) -> str:
     """Return a phrase on the cause of a failure: the properties of the call without which the kernel is right.
 
     Args:
-        trace: the failing call.
-        under_test: the kernel, in the format in which it fails.
+        trace: the failing call and the claims that it falsifies.
+        under_test: the kernel, in the number format in which it fails.
     """
     if trace.falsified == ("log-sum-exp",) and _is_of_base_two(trace):
         return "perhaps the logarithm is to the base 2"
@@ -64,28 +67,28 @@ def cause_of(trace: Trace, under_test: OnKernel) -> str:
 
 
 def _passes(call: AttentionCall, trace: Trace, under_test: OnKernel) -> bool:
-    """Return whether the kernel takes a call, and the call falsifies no claim of the failure."""
+    """Return whether the kernel takes ``call`` and satisfies the claims that the failing call falsifies."""
     try:
         claims = [claim for _, claim in examine(call, under_test)]
-    except Exception:  # the kernel refuses the call or raises: undecided
+    except Exception:  # the kernel refuses the call or raises an error: nothing is known about its results
         return False
     return not any(claim.name in trace.falsified and claim.verdict is Verdict.FALSIFIED for claim in claims)
 
 
 def _squared(call: AttentionCall) -> AttentionCall:
-    """Return the call with as many queries as keys."""
+    """Return the call cut to as many queries as keys, L = T."""
     fewest = min(call.sizes["L"], call.sizes["T"])
     return cut_call(cut_call(call, "L", slice(0, fewest)), "T", slice(0, fewest))
 
 
 def _of_single_heads(call: AttentionCall) -> AttentionCall:
-    """Return the call in which each head has its own keys and values."""
+    """Return the call in which each query head has its own copy of the keys and values of its group."""
     group = call.sizes["H"] // call.sizes["G"]
     return call.replace(key=np.repeat(call.key, group, axis=1), value=np.repeat(call.value, group, axis=1))
 
 
 def _seeing(call: AttentionCall) -> AttentionCall:
-    """Return the call with a mask under which each row that saw no key sees the first key."""
+    """Return the call with its mask changed: each row that sees no key now sees the first key."""
     visible = np.array(call.visible)
     visible[..., :1] |= ~visible.any(axis=-1, keepdims=True)
     return call.replace(visible=visible)
@@ -129,7 +132,7 @@ WITHOUT: Mapping[str, Callable[[AttentionCall], AttentionCall]] = MappingProxyTy
         "compiled": _off(state=State.ONCE),
     }
 )
-"""For each capability, a function that returns a call without that capability."""
+"""For each capability, a function that returns the call without using the capability."""
 HIDING = ("causal", "boolean-mask", "additive-mask", "window", "ragged-batch", "mask-mod", "empty-rows")
 OF_CLAIMS: Mapping[str, str] = MappingProxyType(
     {
@@ -158,7 +161,7 @@ OF_CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "log-sum-exp": "the scale enters the log-sum-exp twice, or not at all",
     }
 )
-"""Guesses at the fault, by the capability without which the call passes."""
+"""The likely fault of a kernel that is wrong only in calls with a certain capability, by this capability."""
 
 
 def _without_options(trace: Trace) -> Iterator[Change]:
@@ -166,14 +169,14 @@ def _without_options(trace: Trace) -> Iterator[Change]:
     call = trace.call
     options = [*options_on(call)]
     if "empty-rows" in options and "boolean-mask" in options:
-        options.remove("boolean-mask")  # empty rows come from a boolean mask
+        options.remove("boolean-mask")  # the mask is why some rows see no key, so both would be removed together
     for name in options:
         if name in WITHOUT and not (name == "default-scale" and trace.kernel.fixed_scale):
             yield Change(name, WITHOUT[name](call), _guess(name, trace))
 
 
 def _guess(name: str, trace: Trace) -> str:
-    """Return a fault that would make a kernel fail only in calls with a capability; empty if none is known."""
+    """Return a fault by which kernels are wrong only in calls with the capability ``name``; empty if none is known."""
     first, claims = trace.falsified[0], frozenset(trace.falsified)
     hides = name in HIDING
     if first in OF_CLAIMS and (hides or name == "repeated-calls"):
@@ -186,7 +189,7 @@ def _guess(name: str, trace: Trace) -> str:
 
 
 def _shorter(call: AttentionCall) -> Iterator[Change]:
-    """Yield the call with one entry less on an axis, for each axis whose size is within one of a block size."""
+    """Yield the call shortened by 1 along each axis whose size is a usual block size of kernels, or differs by 1."""
     for axis, object_of_axis in (("T", "keys"), ("L", "queries"), ("E", "a width of"), ("M", "a width of values of")):
         size = call.sizes[axis]
         block = next((block for block in BLOCKS if size in (block - 1, block, block + 1)), 0)
@@ -198,7 +201,7 @@ def _shorter(call: AttentionCall) -> Iterator[Change]:
 
 
 def _with_small_logits(trace: Trace) -> Iterator[Change]:
-    """Yield the call scaled to logits of size at most 1, if some logit is large."""
+    """Yield the call with queries scaled down to logits of absolute value at most 1, if some logit is large."""
     call = trace.call
     key = np.repeat(call.key, call.sizes["H"] // call.sizes["G"], axis=1)
     logits = call.query @ np.swapaxes(key, -1, -2) * (1.0 if call.scale is None else call.scale)
@@ -215,7 +218,7 @@ def _with_small_logits(trace: Trace) -> Iterator[Change]:
 
 
 def _is_of_base_two(trace: Trace) -> bool:
-    """Return whether the log-sum-exps are logarithms to the base 2: the correct numbers divided by log 2."""
+    """Return whether the kernel's log-sum-exps are the correct ones divided by log 2, that is, logarithms to base 2."""
     entry = trace.entries[0]
     usable = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
     ratio = entry.theirs[usable] / entry.due[usable]

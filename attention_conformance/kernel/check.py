@@ -30,7 +30,7 @@ NOT_TRIED = "not tried"
 
 
 class NotApplicable(AssertionError):
-    """Exception for a test in which no statement was tried, because none applies to this kernel."""
+    """Exception for a test in which no statement was tried, because none applies to the kernel under test."""
 
 
 def verify_kernel(
@@ -43,13 +43,17 @@ def verify_kernel(
 ) -> list[Result]:
     """Verify statements on a kernel and return one result per statement.
 
+    A statement is a lemma or theorem, or a capability of kernels such as causal masks.
+
     Args:
         kernel: a callable on torch tensors with the signature of one of :data:`.interfaces.INTERFACES`, or
             MODULE:CALLABLE.
-        statements: ids; by default all capabilities that the kernel has, and all statements that call a kernel.
-        examples: generated cases per statement.
-        seed: the same seed gives the same cases.
-        dtype: a key of :data:`.kernel.DTYPES`; by default float64 if the kernel takes it and computes in it.
+        statements: ids of statements; by default all capabilities that the kernel has, and all statements that call a
+            kernel.
+        examples: the number of generated cases per statement.
+        seed: the seed of the generated cases; the same seed gives the same cases.
+        dtype: the kernel's number format, a key of :data:`.kernel.DTYPES`; by default float64 if the kernel takes it
+            and computes in it.
 
     Raises:
         InvalidInput: the object is no kernel, or an id is unknown.
@@ -72,7 +76,7 @@ def assert_kernel(
 
     Raises:
         AssertionError: a verdict is not upheld (with a table and the failing case), or the object is no kernel.
-        NotApplicable: the statements need options for which this kernel has no parameter.
+        NotApplicable: all statements need options for which the kernel has no parameter.
     """
     __tracebackhide__ = True
     ids = tuple(statements or sorted(kernel_statement_ids(), key=_turn))
@@ -95,7 +99,7 @@ def assert_kernel(
 
 
 def load_with_statements(kernel: str | Callable[..., Any], dtype: str | None = None) -> tuple[Kernel, list[str]]:
-    """Load a kernel in this process; return it, and the ids of the statements for which it has the parameters.
+    """Load a kernel in this process; return it and the ids of the statements for which it has the parameters.
 
     Raises:
         AssertionError: the object is no kernel.
@@ -113,7 +117,7 @@ def _note_if_falsified(result: Result) -> str:
 
 
 def _turn(id: str) -> int:
-    """Return the sort key of a statement: cheap statements come first, since the test ends with the first failure."""
+    """Return a number by which statements are sorted: cheap ones come first, since the first failure ends the test."""
     use = statement_named(id).kernel
     return use.turn if use else 0
 
@@ -123,7 +127,7 @@ def _under_test(kernel: str | Callable[..., Any] | Kernel, dtype: str | None) ->
 
 
 def _text(kernel: KernelDescription, results: Sequence[Result], hints: Sequence[str], examples: int, seed: int) -> str:
-    """Return a report as text, like that of ``theorems verify``."""
+    """Return the results as text, in the form that ``theorems verify`` prints."""
 
     def again(result: Result) -> str:
         options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"

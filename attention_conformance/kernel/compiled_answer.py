@@ -1,9 +1,9 @@
 """The answer of a kernel compiled by ``torch.compile``; calls of other sizes come before the call that is checked.
 
-The first call compiles a graph for its sizes, the second a graph for any sizes, which the checked call uses. This shows
-faults such as an integer taken for a constant, an operator's wrongly declared shape, or a stale graph. PyTorch's
-compilations are cleared before and after, so that a call does not depend on earlier calls. No file is written except in
-PyTorch's own cache.
+The first call compiles a graph for its own sizes, the second a graph for any sizes, which the checked call uses. This
+order shows faults such as an integer taken for a constant, an operator that declares a wrong shape, or a graph that no
+longer fits. PyTorch's compilations are cleared before and after, so that a call does not depend on earlier calls. No
+file is written except in PyTorch's own cache.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from reference_attention.errors import InvalidInput
 from theorems.core.under_test import Refused
 
 COMPILERS = ("c++", "g++", "clang++")
-"""C++ compilers; the backend inductor calls one of them."""
+"""Commands of C++ compilers, one of which PyTorch's backend inductor needs to compile to machine code."""
 
 
 def answer_compiled(kernel: Any, call: AttentionCall, *, other_sizes: bool = True) -> Answer:
-    """Return the compiled kernel's answer to a call in one of the states of :data:`BACKENDS`.
+    """Return the compiled kernel's results and gradients for a call.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        call: the call.
+        call: the call, whose state is a key of :data:`BACKENDS` and decides the backend.
         other_sizes: whether calls of other sizes come first.
 
     Raises:
@@ -53,7 +53,7 @@ def answer_compiled(kernel: Any, call: AttentionCall, *, other_sizes: bool = Tru
     with compiling as compiled:
         through = kernel.replace(call=compiled)
         for other in calls_of_other_sizes(once) if other_sizes else ():
-            with suppress(Refused, InvalidInput):  # the kernel may refuse some of these sizes
+            with suppress(Refused, InvalidInput):  # the kernel may refuse the other sizes
                 through.answer(kernel.suit(other))
         try:
             answer: Answer = through.answer(once)
@@ -78,7 +78,7 @@ def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _first_cause(error: BaseException) -> tuple[BaseException, str]:
-    """Return the exception that first caused an error, and a text with this exception's type and first line."""
+    """Return the exception that first caused an error, and a text with the type and the first line of the exception."""
     cause = error
     while cause.__context__ is not None and isinstance(cause, Refused | InvalidInput):
         cause = cause.__context__
@@ -94,14 +94,14 @@ def _is_by_compiler(error: BaseException) -> bool:
 
 
 def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) -> Any:
-    """Return the kernel with those capabilities of ``torch.compile`` that can be checked on it.
+    """Return the kernel with the capabilities "compiled" and "machine-code" as far as they can be checked.
 
-    Code of other libraries, and code that is compiled already, gets none.
+    Kernels that call other libraries, and kernels that are compiled already, get neither.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
         call: the call on which compilation is tried.
-        machine_code: whether to compile to machine code, too, where there is a C++ compiler.
+        machine_code: whether to compile to machine code, too, if there is a C++ compiler.
     """
     if not _is_torch_code(kernel):
         return kernel
@@ -121,7 +121,7 @@ def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) 
 
 
 def _is_torch_code(kernel: Any) -> bool:
-    """Return whether the kernel is PyTorch code: it calls no other library and is not compiled already."""
+    """Return whether the kernel calls no library but PyTorch and is not compiled already."""
     if kernel.interface.name in OTHERS or kernel.source.split(":")[0] in (*OTHERS, "numpy"):
         return False
     call = kernel.call

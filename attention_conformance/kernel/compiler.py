@@ -11,25 +11,25 @@ from typing import Any
 from attention_conformance.calls.attention_call import State
 
 BACKENDS: Mapping[State, str] = MappingProxyType({State.COMPILED: "aot_eager", State.MACHINE_CODE: "inductor"})
-"""The backend of each state.
+"""The backend of ``torch.compile`` for each state of a call that is to be compiled.
 
-``aot_eager`` traces, removes mutation and differentiates ahead of time as ``inductor`` does, but generates no code: it
-takes a tenth of a second, ``inductor`` takes seconds.
+``aot_eager`` traces, removes mutation and differentiates ahead of time as ``inductor`` does, but generates no code.
+Therefore ``aot_eager`` takes a tenth of a second, and ``inductor`` takes seconds.
 """
 BY_COMPILER = ("compiled", "machine-code")
 """The capabilities of a kernel that ``torch.compile`` can compile."""
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
 )
-"""Settings: the compiler raises errors instead of falling back, and ignores other processes' records of sizes."""
+"""The compiler's settings: raise errors instead of running uncompiled code; ignore sizes seen in other processes."""
 OTHERS = ("jax", "keras", "flax", "equinox", "mlx", "onnxruntime", "tinygrad", "tensorflow")
-"""Libraries whose kernels are not torch code, recognised by interface, prefix, or a module that the kernel imports."""
+"""Libraries whose kernels ``torch.compile`` cannot compile; the interface, a prefix or imports show their use."""
 
 
 @contextmanager
 def compile_callable(call: Callable[..., Any], backend: str) -> Iterator[Callable[..., Any]]:
-    """Yield the callable compiled by ``torch.compile``; clear all compilations before and after."""
-    import torch._dynamo  # a second
+    """Yield the callable compiled by ``torch.compile``; clear all of PyTorch's compilations before and after."""
+    import torch._dynamo  # takes a second, so it is imported only here
 
     torch._dynamo.reset()
     settings = torch._dynamo.config.patch(**SETTINGS)
@@ -42,14 +42,14 @@ def compile_callable(call: Callable[..., Any], backend: str) -> Iterator[Callabl
 
 
 def calls_other_library(call: Callable[..., Any]) -> bool:
-    """Return whether a callable's file imports a library of :data:`OTHERS`, or the callable is compiled already."""
+    """Return whether the callable's module imports a library of :data:`OTHERS`, or the callable is compiled already."""
     names = getattr(call, "__globals__", {}).values()
     roots = {str(getattr(value, "__name__", "")).split(".")[0] for value in names if type(value).__name__ == "module"}
     return bool(roots & {*OTHERS}) or hasattr(call, "_torchdynamo_orig_callable")
 
 
 def number_of_graphs() -> int:
-    """Return the number of graphs that were compiled in this process."""
+    """Return the number of graphs that ``torch.compile`` has compiled in this process."""
     import torch._dynamo.utils
 
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])

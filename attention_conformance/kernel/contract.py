@@ -1,8 +1,8 @@
 """Detection, by a few small calls, of the capabilities that a kernel has and the conventions that it follows.
 
-Conventions may differ between libraries, and none is a fault: the position of the diagonal for L ≠ T, the results of
-rows that see no key, the lengths of log-sum-exps, the sizes that a kernel takes (:mod:`.limits`). Each convention is
-detected once and reported, and the kernel must follow it in every call.
+Libraries differ in conventions, none of which is a fault: the position of the causal diagonal for unequal numbers L of
+queries and T of keys, the results of rows that see no key, the lengths of log-sum-exps, the sizes that a kernel takes
+(:mod:`.limits`). Each convention is detected once and reported, and the kernel must follow it in every call.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if "dropout" in has and not (_takes_all(kernel) and returns(kernel, small_call().replace(dropout=0.5))):
         has.discard("dropout")
     if kernel.interface.name == "hf" and "causal" not in has:
-        has.discard("window")  # undocumented: the later keys that a window shows
+        has.discard("window")  # transformers does not document which later keys a query sees in a window
     if kernel.interface.name == "hf" and "boolean-mask" in has and _takes_boolean_masks(kernel):
         has.add(BOOLEAN)
     if has & {*HIDE}:
@@ -66,7 +66,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if _takes_no_keys(kernel):
         has.add(NO_KEYS)
     if "boolean-mask" in has and kernel.interface.name != "hf":
-        has.add("empty-rows")  # the masks of transformers are finite biases, under which no row is empty
+        has.add("empty-rows")  # transformers hides keys by finite biases, under which each row has weights
     if "log-sum-exp" in has:
         kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
     has |= _further_gradients(kernel, has)
@@ -79,15 +79,25 @@ def with_capabilities(kernel: Kernel) -> Kernel:
 
 
 INVARIANT = "batch_invariant"
-"""The attribute by which a callable declares that the other batch entries change no bit of an entry's results."""
+"""The attribute of a callable that declares: a batch entry's results are the same bits alone as in any batch."""
 STOPS = "zero_gradients_are_stopped"
-"""The attribute of a callable whose results all look differentiable to autograd, some with gradients of zero."""
+"""The attribute of a callable whose results all look differentiable to autograd.
+
+A result that cannot be differentiated then has gradients of zero.
+"""
 SKIPS = "skips_weights_below"
-"""The attribute that declares the share of the largest weight below which weights are skipped, e.g. 2.0 ** −24."""
+"""The attribute of a callable that skips weights below this share of the largest weight, for example 2.0 ** −24."""
 
 
 def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCall:
-    """Return a small call of standard normal numbers."""
+    """Return a call of standard normal numbers, for two batch entries and two heads of keys and values.
+
+    Args:
+        H: the number of heads.
+        L: the number of queries.
+        T: the number of keys.
+        E: the number of columns of queries, keys and values.
+    """
     return tensors(Sizes(B=2, H=H, G=2, L=L, T=T, E=E, M=E), Numbers.NORMAL, seed=0)
 
 
@@ -100,18 +110,18 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
     "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
 }
-"""For each capability that no keyword declares, the call that shows whether a kernel has the capability."""
+"""For each capability that a kernel may have without a keyword, the call that shows whether a kernel has it."""
 
 
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
-    """Return whether the kernel returns an output for a call, adapted to sizes that it takes."""
+    """Return whether the kernel returns an output for the call, after the call is adapted to the kernel's sizes."""
     return kernel.output(kernel.in_own_numbers(call)) is not None
 
 
 def _takes_no_keys(kernel: Kernel) -> bool:
     """Return whether the kernel returns an output for a call without keys; any exception counts as a refusal.
 
-    No such call is made on a GPU, where it may end the context and so all later calls.
+    On a GPU no call without keys is made: it may end the GPU's context, after which every later call fails.
     """
     try:
         return kernel.device == "cpu" and returns(kernel, small_call(T=0))
@@ -120,9 +130,9 @@ def _takes_no_keys(kernel: Kernel) -> bool:
 
 
 def _takes_boolean_masks(kernel: Kernel) -> bool:
-    """Return whether a boolean mask hides keys, correctly or not, instead of being added to logits as 0 and 1.
+    """Return whether the kernel hides keys by a boolean mask, correctly or not, and does not add it as 0 and 1.
 
-    transformers never passes a boolean mask to a function that adds masks to logits.
+    transformers never passes a boolean mask to a function that adds masks to logits, so adding is no fault.
     """
     seen = np.array(
         [[True, False, True, True, False], [False, True, False, True, True], [True, True, True, False, False]]
@@ -138,13 +148,13 @@ def _takes_boolean_masks(kernel: Kernel) -> bool:
 
 
 def _matters(kernel: Kernel, name: str) -> bool:
-    """Return whether the outputs with and without a capability are different."""
+    """Return whether the kernel's output changes when a call uses the capability ``name``."""
     with_option, without = (kernel.output(kernel.in_own_numbers(call)) for call in (FOUND_OUT[name](), small_call()))
     return with_option is not None and without is not None and not np.array_equal(with_option, without)
 
 
 def _takes_all(kernel: Kernel) -> bool:
-    """Return whether the kernel takes the identity as values for every number of keys."""
+    """Return whether the kernel takes the identity matrix as values for every number of keys."""
     return not kernel.layout.square and not kernel.taken.widths and kernel.taken.keys == 1
 
 
@@ -153,10 +163,11 @@ def _rows(kernel: Kernel, call: AttentionCall, alignment: Alignment = Alignment.
 
 
 def _differentiable(kernel: Kernel) -> bool:
-    """Return whether autograd connects the output with any of the tensors, for some number of queries.
+    """Return whether the kernel has a backward pass, right or wrong.
 
-    A backward pass that raises an error also counts, unless the error says that there is no backward pass. So does a
-    kernel that switches autograd off. In both cases the claims about gradients and settings are made, and can fail.
+    It has one if autograd connects the output with query, key or value for some number of queries. It also counts as
+    having one if the backward pass raises an error, other than that there is none, or if the kernel switches autograd
+    off: then the claims about gradients and settings are checked and can fail.
     """
     for call in (small_call(), small_call(L=5), small_call(L=3)):
         try:
@@ -174,7 +185,7 @@ def _differentiable(kernel: Kernel) -> bool:
 
 
 def _further_gradients(kernel: Kernel, has: set[str]) -> set[str]:
-    """Return the kernel's capabilities about gradients of sinks, of a bias and of the log-sum-exp."""
+    """Return the kernel's capabilities among the gradients with respect to sinks and bias, and of the log-sum-exp."""
     capabilities: set[str] = set()
     if not kernel.differentiable:
         return capabilities
@@ -212,13 +223,13 @@ def _has_gradient_of_lse(kernel: Kernel) -> bool:
 
 
 def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
-    """Return the kernel, marked as one of fixed scale if it has no parameter for the scale and its scale is 1/√E.
+    """Return the kernel, marked as one of fixed scale if it has no parameter for the scale and always uses 1/√E.
 
     A kernel with a fixed scale gets only calls that do not state a scale.
     """
     if "scale" in has or kernel.interface.name == "plain":
         return kernel
-    if kernel.fixed_scale:  # detected together with the reading
+    if kernel.fixed_scale:  # small calls found it together with the meaning of the parameters
         has.add("default-scale")
         return kernel
     call = small_call()
@@ -235,11 +246,14 @@ def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
 
 
 def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
-    """Return the alignment that fits the outputs for L < T and L > T best; None if the kernel refuses L < T.
+    """Return the position of the causal diagonal that fits the kernel's outputs best.
+
+    The outputs are those of calls with fewer queries than keys, L < T, and with L > T. None is returned if the kernel
+    refuses L < T.
 
     Args:
         kernel: the kernel.
-        by: an option that shows where the diagonal is.
+        by: the option of the calls, causality or a window, whose effect depends on the diagonal.
     """
     calls = [small_call(L=L, T=T).replace(**by) for L, T in ((3, 5), (5, 3))]
     outputs = [kernel.output(kernel.in_own_numbers(call)) for call in calls]
@@ -258,7 +272,7 @@ def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
 
 
 def _lse_multiple(kernel: Kernel) -> int:
-    """Return the number to a multiple of which the kernel pads the length of log-sum-exps; 1 without padding."""
+    """Return the number whose multiples are the padded lengths of the kernel's log-sum-exps; 1 without padding."""
     call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
     given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
     try:

@@ -1,4 +1,4 @@
-"""The explanation of a falsified capability: where and by how much results are wrong, why, and a failing test."""
+"""The explanation of a failing call: where and by how much the kernel's results are wrong, why, and a failing test."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ from theorems.core.under_test import Explanation, Refused
 
 
 def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
-    """Return a line about the failing call, and a test function's source if tests are written.
+    """Return a line on how the kernel fails on a call, and the source of a failing test if tests are to be written.
 
-    Both are empty if the call passes now.
-
-    The kernel is called again, as often as the statement calls it.
+    The kernel is called again, as often as the statement calls it. If the call passes this time, the line and the test
+    are empty, and a reason is returned instead of the test.
     """
     trace = trace_failure(statement, call, under_test)
     if trace is None:
@@ -61,7 +60,10 @@ def _line(statement: Statement, trace: Trace, under_test: OnKernel) -> str:
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
-    """Return the calls up to the first falsified claim, and the claims that they falsify; None if none is falsified."""
+    """Return the calls up to the first falsified claim, and all claims that the last of them falsifies.
+
+    Return None if no claim of the statement is falsified.
+    """
     calls: list[AttentionCall] = []
     answers: list[Answer | None] = []
 
@@ -84,7 +86,7 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
         return None
     assert statement.kernel is not None
     capability = statement.kernel.capability
-    # The claims on hidden keys end with a call that has NaN in hidden keys; its results are not compared.
+    # The last call of the claims on hidden keys has NaN in hidden keys; its results are not compared with correct ones.
     compares = capability != "hidden-keys" and WITHOUT_KEYS not in falsified
     rows = None if not compares else _rows(calls[at - 1], answers[at - 1], under_test)
     trace = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
@@ -92,7 +94,7 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
 
 
 def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
-    """Return the correct results of a call under the conventions that the kernel's answer follows."""
+    """Return the correct results of a call, with the kernel's own dropped weights and results of rows without keys."""
     rows = rows_of(call, under_test)
     rows = replace(rows, call=with_factors(rows.call))
     if answer is None:
@@ -103,7 +105,7 @@ def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> F
 
 
 def _entries(trace: Trace) -> Iterator[Entry]:
-    """Yield the compared numbers of each falsified claim that compares numbers with correct numbers."""
+    """Yield the kernel's numbers and the correct numbers for each falsified claim that compares them."""
     if trace.rows is None:
         return
     if EACH_TIME in trace.falsified:
@@ -115,7 +117,7 @@ def _entries(trace: Trace) -> Iterator[Entry]:
 
 
 def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
-    """Yield, for each quantity, its numbers in the first wrong answer among the answers to a repeated call."""
+    """Yield, for each quantity such as the output, the numbers in the first answer to a repeated call that is wrong."""
     for name in QUANTITIES:
         if QUANTITIES[name].of_answer(answer) is not None and name not in (DROPPED, BIAS_GRADIENT, WEIGHTS):
             entries = (entry_of(name, rows, other) for other, _ in answer.others)
@@ -124,7 +126,7 @@ def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
 
 
 def _where(trace: Trace) -> str:
-    """Return a text on the worst entry: its index, the kernel's number and the correct number."""
+    """Return a text on the entry with the largest error: index, the kernel's number and the correct number."""
     if not trace.entries:
         return OTHERWISE.get(trace.falsified[0], f"{trace.falsified[0]} does not hold")
     return " and ".join(entry.describe() for entry in trace.entries[:1]) + (
@@ -153,4 +155,4 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "value-gradient": "other numbers in keys that no row sees change dV of other keys",
     }
 )
-"""Descriptions of the claims that do not compare numbers with correct numbers."""
+"""A description of the failure for each claim that does not compare results with correct numbers."""

@@ -1,4 +1,4 @@
-"""Settings of PyTorch and of the process that a call of a kernel must not change."""
+"""Settings of PyTorch and of the process, which a call of a kernel must not change."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
         "working folder": (os.getcwd, os.chdir),
     }
 )
-"""The settings by name. A seed is not restored, because the number of earlier draws is unknown."""
+"""Settings by name, each with the functions that return and set its value.
+
+The seed is not restored, because the number of earlier random draws is unknown.
+"""
 PLACES: MappingProxyType[str, Any] = MappingProxyType(
     {
         "torch": torch,
@@ -45,7 +48,7 @@ PLACES: MappingProxyType[str, Any] = MappingProxyType(
         "os.environ": os.environ,
     }
 )
-"""Objects whose attributes a call must not change; a call may add attributes, such as modules."""
+"""Objects whose attributes a call of a kernel must not change; a call may add attributes, such as modules."""
 
 
 @contextmanager
@@ -71,17 +74,17 @@ def restore_settings(changes: list[str]) -> Iterator[None]:
 
 
 def _is_unchanged(now: Any, before: dict[Any, Any]) -> bool:
-    """Return whether the attributes are the same objects, in the same order, as before; if not, each is compared."""
+    """Return whether all attributes are the same objects as before, in the same order; a quick first comparison."""
     return len(now) == len(before) and all(map(is_, now.values(), before.values()))
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Return whether an attribute is the same object, or an equal string."""
+    """Return whether two values of an attribute are the same object, or equal strings."""
     return a is b or (isinstance(a, str | bytes) and type(a) is type(b) and a == b)
 
 
 def _attributes(holder: Any) -> Any:
-    """Return the attributes of an object by name, or the environment's variables as stored bytes."""
+    """Return the attributes of an object by name; for ``os.environ``, the variables by name, as bytes."""
     return vars(holder)["_data"] if isinstance(holder, os._Environ) else vars(holder)
 
 

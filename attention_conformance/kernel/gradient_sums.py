@@ -1,13 +1,13 @@
 """Detection of kernels that round partial sums of dK and dV, which are sums over queries, to half precision.
 
-With q = e₁, keys 0 and values ±e₁ the logits are 0, each of two keys has the weight ½, and the output is 0. With
-upstream gradients u_i e₁
+Let every query be e₁ = (1, 0, …, 0), every key 0, and the values of two keys e₁ and −e₁. Then the logits are 0, each
+key has the weight ½, and the output is 0. With the upstream gradient u_i e₁ for query i, for numbers u_i,
 
     dV_t = Σ_i ½ u_i e₁,   dK_t = ± scale Σ_i ½ u_i e₁,
 
-which are zero if every u_i occurs once with each sign, in any order. Products and partial sums are exact in float32,
-but hardly ever in half precision, since the u_i are odd integers that need all bits of half precision. PyTorch's flash
-path for CPUs rounds after every block of queries.
+where t is one of the keys. Both are zero if each u_i occurs among the numbers as often as −u_i. Products and partial
+sums are exact in float32, but hardly ever in half precision, since the u_i are odd integers that need all bits of a
+half-precision number. PyTorch's flash path for CPUs rounds after every block of queries.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.under_test import Refused
 
 LENGTHS = (2, 8, 16, 32, 64, 128, 256, 512)
-"""Numbers of queries to try. With two queries no sum is rounded, since u − u = 0."""
+"""Numbers of queries to try. A kernel that rounds sums passes with two queries, as their sum u − u = 0 is exact."""
 ORDERS = 8
-"""The number of random orders at each length, since in a single order a rounded sum may be zero by chance."""
+"""The number of random orders of the u_i at each number of queries: in one order a rounded sum may be 0 by chance."""
 WIDTHS = (16, 64)
-"""Widths of heads whose square root is a power of two."""
+"""Numbers of columns to try; their square roots are powers of two, so that scaling by 1/√E rounds nothing."""
 
 
 def queries_to_a_sum(kernel: Kernel) -> int:
-    """Return the largest number of queries over which dK and dV are summed before a rounding to the dtype.
+    """Return the largest number of queries whose terms of dK and dV are added before the sum is rounded to the dtype.
 
     Returns:
-        A power of two, at least 4; 0 if the longest sum shows no rounding, or if sums over two queries are wrong for
-        another reason.
+        A power of two, at least 4; 0 if the sum over the most queries tried shows no rounding, or if sums over two
+        queries are already wrong, for another reason.
     """
     if kernel.dtype not in HALF or not kernel.differentiable or not kernel.many_queries:
         return 0
@@ -54,14 +54,14 @@ def queries_to_a_sum(kernel: Kernel) -> int:
 
 
 def zero_sums(L: int, T: int, E: int, numbers: Format, seed: int) -> AttentionCall:
-    """Build a call whose dK and dV are zero.
+    """Build a call whose dK and dV are zero sums over queries, as the module describes.
 
     Args:
         L: number of queries, an even number up to 512.
         T: number of keys, a power of two.
-        E: number of columns of keys and of values.
-        numbers: the format, of half precision.
-        seed: the seed of the order.
+        E: number of columns of queries, keys and values.
+        numbers: the half-precision format whose bits the upstream gradients fill.
+        seed: the seed of the upstream gradients and of their order.
     """
     call = tensors(Sizes(B=1, H=1, G=1, L=L, T=T, E=E, M=E), Numbers.NORMAL, seed=0)
     first = np.eye(E)[0]

@@ -1,4 +1,4 @@
-"""A JAX function as a kernel on torch tensors, with JAX's vjp of the function as the backward pass."""
+"""A JAX function as a kernel on torch tensors, whose backward pass is JAX's vjp (vector-Jacobian product)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ except ModuleNotFoundError as _error:
 
 
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function on torch tensors, which are converted to JAX arrays, with its vjp for autograd.
+    """Return a function of torch tensors that converts them to JAX arrays, calls ``function`` and converts back.
 
-    The returned function has the parameters of ``function``, by which its interface is recognised. ``jax.jit`` compiles
-    it if possible, anew for every shape; arguments other than tensors are constants. float64 is switched on
-    (``jax.enable_x64``) only for calls that have a float64 tensor: in other calls a stray float64 constant would change
-    the format in which the function computes.
+    The returned function has the parameters of ``function``, by which its interface is recognised; autograd
+    differentiates it by the vjp of ``function``. ``jax.jit`` compiles ``function`` if possible, anew for every shape;
+    arguments other than tensors are constants. float64 is switched on (``jax.enable_x64``) only for calls that have a
+    float64 tensor: in other calls a stray float64 constant would change the format in which ``function`` computes.
     """
 
     @functools.wraps(function)
@@ -41,24 +41,24 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         results: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
         return results[0] if len(results) == 1 else results
 
-    # PyTorch's autograd takes a result of jax.lax.stop_gradient for differentiable.
+    # PyTorch's autograd believes that even the results of jax.lax.stop_gradient are differentiable.
     wrapper.zero_gradients_are_stopped = True  # type: ignore[attr-defined]
     return wrapper
 
 
 _HERE = object()
-"""Placeholder for each tensor among the arguments."""
+"""Placeholder for each tensor in a function's arguments."""
 
 
 @dataclass(frozen=True)
 class _Program:
-    """A JAX function with its arguments other than arrays.
+    """A JAX function together with its arguments other than arrays.
 
     Attributes:
-        function: the function of JAX arrays.
-        arguments: its arguments, with _HERE in place of the arrays.
-        names: the names of the arguments that are given by name, which come last.
-        differentiated: the places of the arrays that have a gradient.
+        function: the function, which takes JAX arrays.
+        arguments: the function's arguments in order, with _HERE in place of each array.
+        names: the names of the last arguments, which are passed by name.
+        differentiated: the indices, among the arrays, of those that need a gradient.
     """
 
     function: Callable[..., Any]
@@ -102,7 +102,7 @@ _jitted: Mapping[Callable[..., Any], Any] = MappingProxyType(
 
 
 def _run_compiled(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a step under ``jax.jit``, or uncompiled if this fails, as jax.nn's attention does in float16 on a CPU."""
+    """Run a step under ``jax.jit``; if that fails, as for jax.nn's attention in float16 on a CPU, run it uncompiled."""
     try:
         return _jitted[step](*arguments)
     except (TypeError, ValueError, RuntimeError):
@@ -110,7 +110,7 @@ def _run_compiled(step: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class _Called(torch.autograd.Function):
-    """One call on tensors as a function of torch's autograd; returns a tuple, whatever the JAX function returns."""
+    """A call of a JAX function as a function of torch's autograd; it always returns a tuple of results."""
 
     @staticmethod
     def forward(ctx: Any, program: _Program, *tensors: torch.Tensor) -> tuple[Any, ...]:
@@ -140,5 +140,5 @@ def _array(x: torch.Tensor) -> Any:
 
 
 def _tensor(x: Any) -> Any:
-    # Copy the array: JAX's arrays are constant, but PyTorch may write to a tensor.
+    # Copy the array, since PyTorch may write to the tensor, but JAX relies on arrays that never change.
     return torch.utils.dlpack.from_dlpack(x).clone() if isinstance(x, jax.Array) else x

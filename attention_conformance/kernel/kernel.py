@@ -1,13 +1,15 @@
 """An attention kernel of a user as an :class:`theorems.core.implementation.Implementation`.
 
 Weights, risk and gradient are computed by calls of the kernel and by autograd. A kernel is a callable on torch tensors
-with the signature of an :mod:`.interface` that returns softmax(q kᵀ) v. The calls and their results are:
+with the signature of an :mod:`.interface` that returns softmax(q kᵀ) v. For an input i of T tokens with keys k_it and
+scores γ_it, the calls and their results are:
 
-- weights are the kernel's output for the identity as values, m = T;
-- γ_iᵀ s_i is the kernel's output for values (m = 1) that are the scores over a power of two, so that none overflows;
-- ∇L comes from the kernel's backward pass: each input has its own copy of the query, and the upstream gradient of its
-  output is the slope ℓ'_i of the loss (its mantissa; the power of two is put back in float64). The n gradients are
-  added in float64.
+- the softmax weights s_i are the kernel's output if the values are the T×T identity matrix;
+- γ_iᵀ s_i is the kernel's output if the values are a single column, the scores over a power of two, so that none
+  overflows;
+- ∇L, the gradient of the risk, comes from the kernel's backward pass: each of the n inputs has its own copy of the
+  query p, and the upstream gradient of output i is the slope ℓ'_i of the loss at input i (the mantissa of ℓ'_i; its
+  power of two is put back in float64). The n gradients are added in float64.
 
 Once the softmax saturates, the excess risk is below the spacing of the kernel's numbers; therefore the reference
 computes the logarithm of the excess risk. The reference also solves the SVMs, which do not involve a kernel.
@@ -52,36 +54,38 @@ UNPICKLED = ("parameters", "make_complete")
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A callable, and how to call it; other processes import the callable by its ``source``, if there is one.
+    """A callable under test, and how to call it; other processes import the callable by ``source``, if there is one.
 
     Attributes:
         call: the callable.
-        name: MODULE:CALLABLE, or the object's own name.
-        source: MODULE:CALLABLE to import it by; empty for an object that was passed in Python.
-        dtype: the dtype of the tensors in its calls, a key of :data:`DTYPES`.
-        layout: the shapes of the tensors in its calls.
-        interface: its signature.
-        parameters: its parameters, and their defaults.
-        declares: its capabilities.
+        name: MODULE:CALLABLE, or the callable's own name.
+        source: MODULE:CALLABLE by which to import the callable; empty for an object that was passed in Python.
+        dtype: the dtype of the tensors in calls, a key of :data:`DTYPES`.
+        layout: the shapes of the tensors in calls.
+        interface: the signature of the callable, with the purpose of each parameter.
+        parameters: the defaults of the callable's parameters by name.
+        declares: the capabilities of the kernel, such as causal masks, that are tested.
         computes_in: the number format whose rounding bounds the kernel's errors: that of ``dtype``, or a coarser
             format.
-        alignment: position of the causal diagonal for L ≠ T, as detected by calls.
+        alignment: the position of the causal diagonal if the numbers of queries and keys differ, as calls showed it.
         taken: the sizes and memory layouts that the kernel takes.
-        fixed_scale: whether its scale is 1/√E, and no parameter changes it.
-        lse_multiple: the lengths of its log-sum-exps are multiples of this number.
+        fixed_scale: whether the kernel always scales logits by 1/√E, for queries of E columns.
+        lse_multiple: the number of whose multiples the kernel makes the lengths of its log-sum-exps, by padding.
         skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
-        queries_to_a_sum: number of queries over which dK and dV are summed before they are rounded to ``dtype``; 0 for
-            all.
-        many_queries: whether it takes several queries per batch entry; otherwise each query gets a copy of the keys.
-        differentiable: whether it has a backward pass.
-        not_compiled: the reason why ``torch.compile`` cannot compile it; empty if compilation works or was not tried.
-        device: the device of its tensors.
+        queries_to_a_sum: the number of queries whose terms of dK and dV are added before the sum is rounded to
+            ``dtype``; 0 if all terms are.
+        many_queries: whether the kernel takes several queries per batch entry; otherwise each query gets a copy of the
+            keys.
+        differentiable: whether the kernel has a backward pass.
+        not_compiled: the reason why ``torch.compile`` cannot compile the kernel; empty if compilation works or was not
+            tried.
+        device: the device of the tensors in calls.
         accounts: how each parameter is treated in the tests, see
             :class:`attention_conformance.kernel.parameters.Account`.
-        reading: the way to call it, if small calls decided the way.
-        coarser: the coarser formats in which it is also tried.
-        not_tried: the reason for each coarser format in which it is not tried.
-        operators: PyTorch's attention operators that it calls, by format, as far as they can be observed.
+        reading: the meaning of the signature, if it was inferred from small calls.
+        coarser: the number formats, coarser than that of ``dtype``, in which the kernel is also tried.
+        not_tried: for each coarser format in which the kernel is not tried, the reason.
+        operators: PyTorch's attention operators that the kernel calls, by number format, as far as they are observed.
         make_variant: a function that returns the kernel in another format.
         make_complete: a function that tries ``torch.compile`` and returns the kernel with the capabilities that this
             shows; None if it was tried already, or is not tried.
@@ -127,8 +131,8 @@ class Kernel:
     gradients = gradients_at
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the interface by its name, and the callable only if there is no ``source`` to import it by."""
-        # An interface contains functions, so it is pickled by name.
+        """Pickle the interface by its name, and the callable only if there is no ``source`` by which to import it."""
+        # An interface contains functions, so its name is pickled instead.
         state = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -144,12 +148,12 @@ class Kernel:
 
     @property
     def numbers(self) -> Format:
-        """The number format that the kernel computes in."""
+        """The number format in which the kernel computes."""
         return FORMATS[self.computes_in]
 
     @property
     def eps(self) -> float:
-        """Spacing of the kernel's numbers at one."""
+        """The distance between 1 and the next larger number in the format in which the kernel computes."""
         return self.numbers.eps
 
     def lacks(self, use: KernelUse) -> str:
@@ -174,7 +178,7 @@ class Kernel:
         return ""
 
     def in_format(self, name: str) -> Kernel:
-        """Return the kernel for tensors of another format that it takes; the result is cached."""
+        """Return the kernel for tensors of the number format ``name``, which it must take; the result is cached."""
         if name == self.dtype:
             return self
         if name not in self.made:
@@ -183,9 +187,9 @@ class Kernel:
         return self.made[name]
 
     def answer(self, call: AttentionCall) -> Answer:
-        """Make one call, forward and backward, and return its answer in float64.
+        """Call the kernel forward and backward, and return its results and gradients in float64.
 
-        This is a method, and not a function assigned to the class, because methods are pickled by name.
+        Unlike the functions assigned to the class above, a method is pickled by name, as is needed here.
 
         Raises:
             Refused: the kernel raises an error.
@@ -194,18 +198,18 @@ class Kernel:
         return answer_to(self, call)
 
     def output(self, call: AttentionCall) -> Array | None:
-        """Return the output of a call without its backward pass; None if the kernel refuses the call."""
+        """Return the kernel's output for a call, without a backward pass; None if the kernel refuses the call."""
         try:
             return self.replace(differentiable=False).answer(call).output
         except (Refused, InvalidInput):
             return None
 
     def of_request(self, request: Request) -> Returned:
-        """Return the kernel's results for a request, after splitting or padding it as the kernel requires."""
+        """Return the kernel's results for a request, first split or padded to the sizes that the kernel takes."""
         B, H, L, E = request.query.shape
         M = request.value.shape[-1]
         if not self.many_queries and L > 1:
-            # Each query becomes a batch entry of its own, with a copy of the keys.
+            # Each query becomes a head of its own, with a copy of the keys.
             query = request.query.reshape(B, H * L, 1, E)
             key, value = (x.repeat_interleave(L, dim=1) for x in (request.key, request.value))
             return Returned(self.attend(query, key, value).reshape(B, H, L, M))
@@ -224,12 +228,12 @@ class Kernel:
         return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype]).to(self.device)
 
     def as_implementation(self) -> KernelImplementation:
-        """Return an implementation with the kernel in place of the reference's softmax, risk and gradient."""
+        """Return the implementation that has the kernel in place of the reference's softmax, risk and gradient."""
         replaced = {**QueriedKernel(self).replacements, attend: self.answer}
         return KernelImplementation(name=self.name, replaced=replaced, textbook_eps=self.eps, kernel=self)
 
     def replace(self, **changed: Any) -> Kernel:
-        """Return this kernel with some attributes replaced."""
+        """Return the kernel with the attributes ``changed`` replaced."""
         return replace(self, **changed)
 
 

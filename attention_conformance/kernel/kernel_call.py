@@ -1,4 +1,4 @@
-"""Function that makes one request to a kernel and refuses results of the wrong kind."""
+"""Functions that call a kernel for a request and refuse results of the wrong type or shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reference_attention.errors import InvalidInput
 
 
 class KernelError(InvalidInput):
-    """Exception for a kernel that raised an error."""
+    """Exception for a kernel that raised an error when it was called."""
 
 
 class BackwardError(KernelError):
@@ -26,10 +26,10 @@ def run_request(kernel: Any, request: Request) -> Returned:
     """Call the kernel and return its results for a request.
 
     The results are the output (B, H, L, M), the log-sum-exp (B, H, L) if the request asks for it, and the weights (B,
-    H, L, T) if the kernel returns them.
+    H, L, T) if the kernel returns them, for B batch entries, H heads, L queries, T keys and values of M columns.
 
     Raises:
-        InvalidInput: the kernel raises an error, or returns other results than these.
+        InvalidInput: the kernel raises an error, or returns results of another type, shape or dtype.
     """
     B, H, L, _ = request.query.shape
     M = request.value.shape[-1]
@@ -65,12 +65,12 @@ def run_request(kernel: Any, request: Request) -> Returned:
         shape = tuple(lse.shape) if isinstance(lse, torch.Tensor) else _kind(lse)
         raise InvalidInput(f"--attention: {kernel.name} returned {shape} as log-sum-exp; return {(B, H, L)}.")
     if weights is not None and tuple(weights.shape) != (B, H, L, request.key.shape[2]):
-        weights = None  # the kernel returned something else in place of the weights
+        weights = None  # the third result has another shape, so it is something else than the weights
     return Returned(output.to(request.query.device).reshape(B, H, L, M), lse, weights)
 
 
 def call_kernel(kernel: Any, request: Request) -> Returned:
-    """Call the kernel in this process or its own, restore settings that it changes, and return its results."""
+    """Call the kernel, in this process or the kernel's own; restore settings that it changes; return its results."""
     changes, contiguous = kernel.changed_settings, kernel.taken.contiguous
     if isinstance(kernel.call, RemoteKernel):
         return kernel.call.run(kernel.interface, kernel.reading, request, contiguous=contiguous, changes=changes)
@@ -81,7 +81,7 @@ def call_kernel(kernel: Any, request: Request) -> Returned:
 
 
 def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the callable with its tensor arguments made contiguous, for a kernel that takes no others."""
+    """Return the callable with its tensor arguments made contiguous, for a kernel that takes no other tensors."""
 
     def contiguous(x: Any) -> Any:
         return x.contiguous() if isinstance(x, torch.Tensor) else x

@@ -1,4 +1,4 @@
-"""An attention kernel as the implementation under test, with the information that a run needs about it."""
+"""An attention kernel as the implementation under test, with the information about the kernel that a run needs."""
 
 from __future__ import annotations
 
@@ -32,25 +32,28 @@ KERNEL_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "scaled_gradient": scaled_gradient,
     "attend": attend,
 }
-"""The reference's functions that a kernel replaces, by their names in results."""
+"""The reference's functions that a kernel replaces, by the functions' names in the results of a run."""
 
 
 @dataclass(frozen=True)
 class KernelImplementation(OnKernel):
-    """A loaded kernel as the object under test of a run (:class:`theorems.core.under_test.UnderTest`)."""
+    """A loaded kernel as the object that a run verifies (:class:`theorems.core.under_test.UnderTest`)."""
 
     recorded: ClassVar[Mapping[str, Callable[..., Any]]] = KERNEL_FUNCTIONS
     slow: ClassVar[bool] = True
 
     def bind_to_case(self, case: Subject) -> Implementation:
-        """Return the implementation for a case; if the case trains a matrix W, the kernel gets the queries W z_i."""
+        """Return the implementation for a case.
+
+        If the case trains a matrix W with a query token z_i for each input i, the kernel gets the queries W z_i.
+        """
         if not isinstance(case, Case) or case.queried is None:
             return self
         outer_kernel = QueriedKernel(self.kernel, case.queried.keys, case.problem.keys)
         return self.replace(self.name, outer_kernel.replacements)
 
     def out_of_reach(self, use: KernelUse | None) -> str:
-        """Return why a statement does not apply to this kernel; empty if the statement applies."""
+        """Return why a statement that uses kernels as ``use`` says does not apply to this kernel; empty if it does."""
         if use is None:
             return ""
         return str(self.kernel.lacks(use)) if use.called else use.says
@@ -72,17 +75,20 @@ class KernelImplementation(OnKernel):
     def outcomes(
         self, statement: Statement, examples: int, seed: int, part: int
     ) -> Iterator[tuple[Outcome, AttentionCall]] | None:
-        """Yield a capability's outcomes on the calls that all capabilities share; None for statements of papers."""
+        """Return the outcomes of a capability on calls, or None if the statement is no capability of kernels.
+
+        The calls are made once for all capabilities, and each capability looks at the same answers.
+        """
         if statement.kernel is None or not statement.kernel.capability:
             return None
         return view_of(statement, examples, seed_of("calls", seed, part) % 2**32, self).outcomes(examples)
 
     def explain(self, statement: Statement, case: Subject) -> Explanation:
-        """Return where and by how much the results of a failing call are wrong, perhaps why, and a failing test."""
+        """Return where and by how much the results of a failing call are wrong, a likely reason, and a failing test."""
         if not isinstance(case, AttentionCall):
             return Explanation()
         return diagnose(statement, case, self.in_format(capability_of(statement).format))
 
     def hints(self) -> Sequence[str]:
-        """Return a sentence on each frequent fault that is detected in the kernel."""
+        """Return a sentence for each frequent mistake of kernels that this kernel seems to have."""
         return tuple(hints(self.kernel))

@@ -2,8 +2,9 @@
 
 The probe makes a few tiny calls in which all axes have different lengths. It checks that the kernel returns one finite
 tensor of the right shape and dtype, leaves its arguments as they are, and returns the same numbers twice. The kernel
-need not support options for which it has no parameter. Calls decide where its diagonal is for L ≠ T, and in which
-format it computes. The statements, not the probe, decide whether its numbers are correct.
+need not support options for which it has no parameter. Calls show where the kernel has its causal diagonal if there are
+more or fewer queries than keys, and in which format it computes. The statements that are verified later, not the probe,
+decide whether the kernel's numbers are correct.
 """
 
 from __future__ import annotations
@@ -36,28 +37,30 @@ from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 
 SHAPE = (2, 3, 5, 4, 6)
-"""The sizes B, n, T, d, m of the probe, all different."""
+"""The probe's numbers of batch entries, heads, keys, columns of keys, and columns of values; all are different."""
 RESUMMED = 1024.0
-"""Largest difference of outputs of equal calls, in roundings of the largest value: threads may reorder sums."""
+"""Allowed difference of the outputs of two equal calls, in roundings of the largest value: threads may reorder sums."""
 AUTO = "auto"
 
 
 def kernel_named(source: str, dtype: str | None = None, **options: Any) -> Kernel:
-    """Return the kernel ``MODULE:CALLABLE``, which is looked for in the working directory first; see :func:`probe`.
+    """Return the kernel that ``source``, MODULE:CALLABLE, names; see :func:`probe`.
+
+    The module is looked for in the working directory first.
 
     Raises:
-        InvalidInput: the name cannot be imported, or is no kernel.
+        InvalidInput: the source cannot be imported, or is no kernel.
     """
     return probe(import_callable(source), source, source, dtype, **options)
 
 
 def remote_kernel_named(source: str, dtype: str | None = None, *, device: str | None = None, **options: Any) -> Kernel:
-    """Return the kernel of :func:`kernel_named`, which runs in a process of its own if its tensors are on the CPU.
+    """Return the kernel that ``source`` names, as :func:`kernel_named` does, but run on the CPU in a separate process.
 
     On another device the kernel runs in this process, since otherwise every tensor would have to be copied.
 
     Raises:
-        InvalidInput: the name cannot be imported, or is no kernel.
+        InvalidInput: the source cannot be imported, or is no kernel.
     """
     call = remote_kernel(source) if device in (None, "cpu") else import_callable(source)
     return probe(call, source, source, dtype, device=device, **options)
@@ -84,21 +87,22 @@ def probe(
     deep: bool = False,
     compiles_later: bool = False,
 ) -> Kernel:
-    """Return the kernel in the first dtype and layout that it takes, with its capabilities.
+    """Return the kernel in the first dtype and layout of tensors that it takes, with its capabilities.
 
     Args:
         call: the callable.
-        name: its name in reports.
+        name: the callable's name in reports.
         source: ``MODULE:CALLABLE``; empty for an object that was passed in Python.
-        dtype: a key of :data:`DTYPES`. By default ("auto") float64 if the kernel takes it and computes in it, and
-            each coarser format that it takes.
+        dtype: a key of :data:`DTYPES`. By default ("auto") float64 if the kernel takes float64 and computes in it, and
+            each coarser format that the kernel takes.
         interface: a key of :data:`.interfaces.INTERFACES`; recognised by the parameters if left out.
-        device: the device of its tensors; the CPU by default.
+        device: the device of the tensors; the CPU by default.
         deep: whether to include slow checks: calls repeated many times, and compilation to machine code.
         compiles_later: whether to try ``torch.compile``, which takes seconds, only when the result is needed.
 
     Raises:
-        InvalidInput: the kernel takes no dtype; the message is about the first dtype, in the layout that got furthest.
+        InvalidInput: the kernel takes no dtype; the message says why it fails with the layout of tensors in which it
+            passes most steps of the probe.
     """
     if dtype not in (None, AUTO, *DTYPES):
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
@@ -131,7 +135,7 @@ def probe(
 
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
-    """Return the kernel with the reading that parameter names and small calls suggest; None if it returns no output."""
+    """Return the kernel, called as parameter names and small calls suggest; None if no such call gives an output."""
     for format_name in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
         candidate = find_reading(bare.replace(dtype=format_name, computes_in=format_name))
         if candidate is None or candidate.off > 1:
@@ -152,10 +156,11 @@ def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
 
 
 def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
-    """Return the kernel called by its recognised interface, in the first dtype and layout that it takes.
+    """Return the kernel called by its recognised interface, in the first dtype and layout of tensors that it takes.
 
     Raises:
-        InvalidInput: the kernel takes no dtype; the message is about the first dtype, in the layout that got furthest.
+        InvalidInput: the kernel takes no dtype; the message says why it fails with the layout of tensors in which it
+            passes most steps of the probe.
     """
     chosen = bare.interface
     if bare.reading is None:
@@ -169,7 +174,7 @@ def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
     last_dtype = variants[0].dtype
     for kernel in variants:
         if kernel.dtype != last_dtype and max(refusals)[0] > 0:
-            break  # the kernel takes this dtype, so a coarser dtype would not help
+            break  # the kernel takes the last dtype and fails a later step, so a coarser dtype would not help
         last_dtype = kernel.dtype
         step, refusal = _refusal(kernel)
         if not refusal:
@@ -195,7 +200,7 @@ def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name
     """Refuse a kernel with a required parameter that its interface does not know.
 
     Raises:
-        InvalidInput: the kernel has such a parameter; the message has an adapter to paste.
+        InvalidInput: the kernel has such a parameter; the message contains the source of an adapter to paste.
     """
     unknown = interface.unknown_parameters(parameters)
     if unknown:
@@ -208,7 +213,7 @@ def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name
 
 
 def _device(name: str | None) -> str:
-    """Return the name of the device after creating a tensor there.
+    """Return the name of a device, the CPU by default, after checking that a tensor can be created there.
 
     Raises:
         InvalidInput: there is no such device.
@@ -225,7 +230,7 @@ def _device(name: str | None) -> str:
 
 
 def _refusal(kernel: Kernel) -> tuple[int, str]:
-    """Return how many of the probe's steps the kernel passes, and why it fails the next (empty if it passes all)."""
+    """Return how many of the probe's steps the kernel passes, and why it fails the next; empty if it passes all."""
     batch, n, tokens, d, m = SHAPE
     _, tokens = kernel.taken.lengths(1, tokens)
     generator = torch.Generator().manual_seed(0)
@@ -257,7 +262,7 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
 
 
 def _complete(kernel: Kernel, dtype: str | None, *, deep: bool, compiles_later: bool) -> Kernel:
-    """Return the kernel with the capabilities that only calls can show, and with its coarser formats."""
+    """Return the kernel with what only calls can show: rounding of sums, coarser formats, ``torch.compile``."""
     kernel = _with_coarser(kernel.replace(queries_to_a_sum=queries_to_a_sum(kernel), make_variant=_variant), dtype)
     kernel = kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
     compiled = cache(partial(with_compiler, kernel, small_call(), machine_code=deep))
@@ -265,7 +270,10 @@ def _complete(kernel: Kernel, dtype: str | None, *, deep: bool, compiles_later: 
 
 
 def _with_coarser(kernel: Kernel, dtype: str | None) -> Kernel:
-    """Return the kernel with the coarser formats in which it will be tested, unless ``dtype`` names a single format."""
+    """Return the kernel with the coarser formats that it takes, in which it will be tested, too.
+
+    If ``dtype`` names a format, there are no coarser formats.
+    """
     formats = [*FORMATS]
     coarser = formats[formats.index(kernel.dtype) + 1 :]
     if dtype in (None, AUTO):
@@ -286,13 +294,13 @@ def _called_in(kernel: Kernel, name: str) -> Kernel:
 
 
 def _variant(kernel: Kernel, name: str) -> Kernel:
-    """Return the kernel in a coarser format, with its capabilities in that format, except ``torch.compile``."""
+    """Return the kernel in the coarser format ``name``, with its capabilities there except ``torch.compile``."""
     variant = with_capabilities(_called_in(kernel, name))
     return variant.replace(queries_to_a_sum=queries_to_a_sum(variant), make_complete=None)
 
 
 def _with_accounts(kernel: Kernel) -> Kernel:
-    """Return the kernel with an account of how each parameter is treated."""
+    """Return the kernel with an account of how the tests treat each of its parameters."""
     treatments = accounts(kernel, kernel.in_own_numbers(call_to_exercise()))
     ignored = any(
         SAID_BY_NAME.search(name) for name in treatments if treatments[name] in (Account.IGNORED, Account.NOT_TESTED)
@@ -301,11 +309,13 @@ def _with_accounts(kernel: Kernel) -> Kernel:
 
 
 def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
-    """Set a kernel that is only as accurate as float32 to float32 tensors or, if it refuses these, to float32 rounding.
+    """Return the kernel, changed to float32 if it is only as accurate as float32.
+
+    The changed kernel gets float32 tensors or, if it refuses them, float64 tensors and the error bounds of float32.
 
     Args:
         kernel: the kernel.
-        insist: whether the kernel has to compute in the format of its tensors.
+        insist: whether the kernel has to be as accurate as the format of its tensors, and so stays unchanged.
     """
     if insist or kernel.dtype != "float64" or _is_within(kernel, "float64") or not _is_within(kernel, "float32"):
         return kernel
@@ -314,7 +324,7 @@ def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
 
 
 def _is_within(kernel: Kernel, numbers: str) -> bool:
-    """Return whether the kernel's output at moderate logits is within the rounding of this format."""
+    """Return whether the kernel's output for moderate logits is correct up to rounding in the format ``numbers``."""
     for seed in range(4):
         call = kernel.in_own_numbers(tensors(Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Numbers.NORMAL, seed))
         due, output = AttentionRows(call, FORMATS[numbers]).output, kernel.output(call)

@@ -1,4 +1,4 @@
-"""The name of a kernel, ``MODULE:CALLABLE``, and options: plain data, from which another process loads the kernel."""
+"""The name of a kernel, ``MODULE:CALLABLE``, and options: plain data from which any process can load the kernel."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from theorems.run.worker import is_worker
 
 @dataclass(frozen=True)
 class KernelSource(UnderTest):
-    """The arguments of :func:`attention_conformance.kernel.kernel_loader.kernel_named`.
+    """A kernel's name and options.
 
     Attributes:
+        source, dtype, interface, device, deep: as in :func:`attention_conformance.kernel.kernel_loader.probe`.
         fail_fast: whether to stop trying all other capabilities once a failing call falsifies one capability.
         writes_tests: whether to write a test of the smallest failing call of each falsified capability.
     """
@@ -35,12 +36,12 @@ class KernelSource(UnderTest):
     writes_tests: bool = True
 
     def prepare(self) -> None:
-        """Import torch and the modules of this package that call kernels."""
+        """Import torch and those modules of the suite that call kernels."""
         with suppress(InvalidInput):  # if torch is missing, loading the kernel reports it
             import_module("attention_conformance.kernel.kernel_loader")
 
     def find(self) -> None:
-        """Import the kernel.
+        """Import the kernel, or, in a worker process that has its kernel on the CPU, start the kernel's process.
 
         Raises:
             InvalidInput: the kernel cannot be imported, or torch is missing.
@@ -52,10 +53,10 @@ class KernelSource(UnderTest):
             import_callable(self.source)
 
     def load(self) -> Implementation:
-        """Import and probe the kernel, once in each process.
+        """Return the kernel, imported and probed; each process does this once.
 
         Raises:
-            InvalidInput: the name cannot be imported, or is no kernel.
+            InvalidInput: the source cannot be imported, or is no kernel.
         """
         return _load(self)
 
@@ -86,10 +87,11 @@ def under_test_of(
     fail_fast: bool = False,
     writes_tests: bool = True,
 ) -> UnderTest:
-    """Return the object under test for a kernel.
+    """Return the object that a run verifies, for a kernel given as a name or an object.
 
-    A kernel given by name is loaded in the process that runs it; an object is probed in this process. ``fail_fast`` and
-    ``writes_tests`` are those of :class:`KernelSource`; an object has the defaults.
+    A kernel given by name is loaded in the process that runs it; an object is probed in this process. The other
+    arguments are the attributes of :class:`KernelSource`; ``deep``, ``fail_fast`` and ``writes_tests`` have no effect
+    on an object.
 
     Raises:
         InvalidInput: the object is no kernel.

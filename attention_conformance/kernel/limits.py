@@ -1,4 +1,8 @@
-"""Detection, by small calls, of the sizes that a kernel takes: widths, multiples of lengths, equal lengths."""
+"""Detection, by small calls, of the sizes that a kernel takes.
+
+A kernel may take only some widths (numbers E of columns), only numbers L of queries and T of keys that are multiples of
+a number, or only L = T.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.sizes import LENGTHS, WIDTHS, Taken
 
 WIDE = ((33, 33), (256, 257))
-"""Pairs of a width and a number of keys at which a kernel that accepts the first call is tried next."""
+"""Pairs of a width and a number of keys at which a kernel that accepts the first, small call is tried next."""
 LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 16, 32, 64, 128))
-"""Widths and lengths to try if a kernel refuses the first call."""
+"""Pairs of a width and a number of keys to try if a kernel refuses the first, small call."""
 
 
 def with_taken_sizes(kernel: Kernel) -> Kernel | None:
-    """Return the kernel with the limits of its sizes; None if it takes none of the sizes that are tried."""
+    """Return the kernel with the limits of the sizes that it takes; None if it refuses all sizes that are tried."""
     for sizes in kernel.interface.sizes:
         if _takes(kernel, sizes, 1, 5, 8):
             return _without_limits(kernel.replace(taken=sizes))
@@ -30,7 +34,7 @@ def with_taken_sizes(kernel: Kernel) -> Kernel | None:
 
 
 def with_wide_sizes(kernel: Kernel) -> Kernel:
-    """Return a kernel that takes small sizes, with limits for the larger sizes that it refuses."""
+    """Return ``kernel``, which takes a small call, with the limits of the sizes and memory layouts that it takes."""
     sizes = Taken()
     small = small_call(L=2)
     laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
@@ -45,7 +49,10 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
 
 
 def _without_limits(kernel: Kernel) -> Kernel:
-    """Return a kernel that was tried only at one model's sizes, without the limits that further small calls refute."""
+    """Return ``kernel``, which was tried only at one model's sizes, without those limits that small calls disprove.
+
+    The limits are a single head of keys and values, and pages of a certain size.
+    """
     for free in ({"one_head": False}, {"page": 0}):
         other = kernel.replace(taken=replace(kernel.taken, **free))
         if returns(other, small_call().replace(page=16)):
@@ -58,11 +65,11 @@ def _takes(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> bool:
 
 
 def _with_limits(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> Kernel:
-    """Return the kernel with its limits; from a call that it takes, each size is varied separately to find them."""
+    """Return the kernel with its limits, found by varying separately the sizes L, T and E of a call that it takes."""
     equal = L == T and not any(_takes(kernel, sizes, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
 
     def multiple(of_keys: bool) -> int:
-        """Return the common divisor of the numbers of keys, or of queries, that the kernel takes.
+        """Return the number whose multiples the kernel takes as numbers of keys, or of queries.
 
         If the kernel requires L = T, both numbers are varied together.
         """

@@ -1,6 +1,6 @@
-"""Place tensors in memory as a call requires, with NaN around their entries and between them.
+"""Place tensors in memory as a call requires, with NaN around and between the tensor's entries.
 
-A kernel that reads next to a tensor returns NaN. A kernel that writes to a tensor, or next to it, changes bytes.
+A kernel that reads beside a tensor's entries returns NaN, and a kernel that writes to or beside them changes bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attention_conformance.calls.attention_call import AttentionCall, Memory
 from attention_conformance.kernel.torch_import import torch
 
 GUARD = 64
-"""The number of entries before and after a tensor; a multiple of the alignment that kernels need."""
+"""The number of NaN before and after a tensor; a multiple of the memory alignment that kernels need."""
 
 FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
 """Tensors besides q, k and v that may have a gradient, each with the capability that declares the gradient."""
@@ -29,7 +29,7 @@ class Placed:
     Attributes:
         tensor: the tensor that the kernel gets.
         own: a view of the tensor in which each number in memory occurs once, even if ``tensor`` is expanded.
-        storage: the memory of the entries and of the numbers around them.
+        storage: the memory, as a tensor of one axis, of the entries and of the NaN around and between them.
     """
 
     tensor: torch.Tensor
@@ -37,19 +37,24 @@ class Placed:
     storage: torch.Tensor
 
     def fill(self, x: torch.Tensor) -> None:
-        """Write the numbers of ``x`` to the memory of this tensor."""
-        x = x[(0,) * (x.dim() - self.own.dim())]  # the mask was expanded to more axes
+        """Write the numbers of ``x``, which has the shape of ``tensor``, to the memory of the tensor."""
+        x = x[(0,) * (x.dim() - self.own.dim())]  # an expanded mask has more axes than its numbers in memory
         cut = tuple(slice(0, own) for own in self.own.shape)
         self.own.copy_(x[cut])
 
     def bits(self) -> torch.Tensor:
-        """Return the current bytes of the tensor and of the numbers around it."""
+        """Return a copy of the current bytes of the tensor and of the numbers around it."""
         return self.storage.view(torch.uint8).clone()
 
 
 @dataclass(frozen=True)
 class _Place:
-    """The sizes of a larger tensor in memory, and the cut from it that gives the tensor of a call."""
+    """A larger tensor in memory, from which the tensor of a call is cut.
+
+    Attributes:
+        whole: a function from the shape of the call's tensor to the shape of the larger tensor.
+        cut: a function from the larger tensor to the view that is the call's tensor.
+    """
 
     whole: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
     cut: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
@@ -78,29 +83,30 @@ PLACES: Mapping[Memory, _Place] = MappingProxyType(
         Memory.SINGLE: _Place(lambda shape: (1,) * len(shape)),
     }
 )
-"""The cut for each layout that is not contiguous."""
+"""For each memory layout that is not contiguous, the larger tensor and the cut from it."""
 
 
 def place_tensor(x: torch.Tensor, memory: Memory, device: str = "") -> Placed:
-    """Return a copy of the tensor, (B, H, L, E), in the given memory layout.
+    """Return a copy of a tensor in the given memory layout.
 
     Args:
-        x: the tensor.
+        x: the tensor, with axes (batch entry, head, query or key, column).
         memory: the memory layout.
-        device: the device on which the kernel gets the tensor, perhaps in its own process; by default the tensor's.
+        device: the device on which the kernel gets the tensor, perhaps in its own process; by default the device of
+            ``x``.
     """
-    # A GPU kernel may load 16 bytes at a time; an unaligned address would end its context, not only the call.
+    # A GPU kernel may load 16 bytes at a time; an unaligned address would end the GPU's context, not only the call.
     offset = 1 if torch.device(device or x.device).type == "cpu" else 16 // x.element_size()
     return _place(x, PLACES.get(memory, _Place()), offset if memory is Memory.OFFSET else 0)
 
 
 def place_mask(x: torch.Tensor, memory: Memory, shape: tuple[int, ...]) -> Placed:
-    """Return a copy of a mask in the given memory layout; a transposed mask is stored by columns.
+    """Return a copy of a mask in the given memory layout.
 
     Args:
-        x: the mask, of any rank up to that of the shape.
-        memory: the memory layout; a broadcast mask is expanded to the whole shape.
-        shape: (B, H, L, T).
+        x: the mask, with at most as many axes as ``shape``.
+        memory: the memory layout; a broadcast mask is expanded to ``shape``, a transposed mask is stored by columns.
+        shape: the numbers of batch entries, heads, queries and columns of a full mask.
     """
     if memory is Memory.BROADCAST:
         placed = _place(x, _Place(), 0)
@@ -119,20 +125,23 @@ def _place(x: torch.Tensor, place: _Place, offset: int) -> Placed:
 
 
 def with_other_options(call: AttentionCall) -> AttentionCall:
-    """Return a different call that the kernel also takes: with another scale and fewer options."""
+    """Return a different call that the kernel also takes: ``call`` with twice the scale and fewer options."""
     scale = None if call.scale is None else 2 * call.scale
     return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
 
 
 def with_a_mask(call: AttentionCall, declares: Collection[str]) -> AttentionCall:
-    """Return the call; if it has no mask and the kernel takes masks, with a mask that shows row i the keys up to i."""
+    """Return the call, with a boolean mask added if it has no mask and the kernel declares boolean masks.
+
+    The added mask shows each row i the keys up to index i.
+    """
     if call.visible is not None or call.bias is not None or "boolean-mask" not in declares:
         return call
     return call.replace(visible=np.tri(call.sizes["L"], call.sizes["T"], dtype=bool), causal=False, window=None)
 
 
 def memory_of(name: str, call: AttentionCall) -> Memory:
-    """Return the memory layout of query, key or value of a call."""
+    """Return the memory layout of a call's tensor ``name``: query, key or value."""
     return call.memory if name[0] in call.placed else Memory.CONTIGUOUS
 
 

@@ -1,4 +1,4 @@
-"""A NumPy function as a kernel on torch tensors, without a backward pass, so that gradients stay unchecked."""
+"""A NumPy function as a kernel on torch tensors, without a backward pass, so that no gradients are checked."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from attention_conformance.kernel.torch_import import torch
 
 
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function on torch tensors, which are converted to NumPy arrays that share their memory.
+    """Return a function of torch tensors that calls ``function`` on NumPy arrays in the tensors' own memory.
 
-    The returned function has the parameters of ``function``, by which its interface is recognised. bfloat16, which
-    NumPy does not have, raises TypeError.
+    The returned function has the parameters of ``function``, by which its interface is recognised. Tensors of bfloat16,
+    which NumPy does not have, raise TypeError.
     """
 
     @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""Detection of PyTorch's attention operators that a kernel calls, so that a report can name the tested code."""
+"""Detection of PyTorch's attention operators that a kernel calls, so that a report can say which code was tested."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 
 ATTENTION = ("attention", "attn")
-"""Parts of the names of PyTorch's operators that compute attention."""
+"""Strings that occur in the names of PyTorch's operators that compute attention."""
 SIZES = (Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Sizes(B=1, H=2, G=2, L=64, T=64, E=64, M=64))
-"""Sizes of a small call and of a call of usual size, since PyTorch chooses an operator by size."""
+"""The sizes of a small call and of a call of usual size, since PyTorch chooses its operator by the sizes."""
 
 
 def attention_operators(kernel: Kernel) -> tuple[str, ...]:
     """Return the names of PyTorch's attention functions and operators that a kernel calls in its dtype, sorted.
 
-    The result is empty if the kernel calls none, or if calls cannot be observed, as in compiled code or other
-    libraries.
+    The result is empty if the kernel calls no such operator, or if calls of operators cannot be observed, as in
+    compiled code or other libraries.
     """
     names: set[str] = set()
     if kernel.source.partition(":")[0] in LIBRARIES:

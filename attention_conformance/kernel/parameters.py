@@ -1,7 +1,7 @@
 """The treatment of every parameter of a kernel: tested, left at a value without effect, not tested, or ignored.
 
-If no capability tests a parameter, one call is repeated with other values of the parameter. A parameter is ignored
-if it should change the output, judged by its name, but no value does.
+A parameter that no capability tests is tried in a repeated call with other values. If its name suggests that the values
+should change the output, such as "mask", and none does, the kernel ignores the parameter.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 
 class Account(StrEnum):
-    """The treatment of a parameter in the tests of a kernel."""
+    """The treatment of a parameter of a kernel in the kernel's tests."""
 
     TESTED = "tested"
     NEUTRAL = "set to a value without effect"
     NOT_TESTED = "not tested"
     IGNORED = "ignored"
-    """The kernel accepts values of the parameter that should change the output, but no bit of the output changes."""
+    """The kernel accepts values of the parameter that should change the output, but the output stays the same."""
 
 
 SAID_BY_NAME = re.compile(
     r"^(?!return_|use_|gen_|dropout_mask)"
     r".*(mask|bias|slopes?|window(_size)?|cap|scale|scaling|temperature|dropout(_p|_rate)?)$"
 )
-"""The pattern of names of parameters that should change the output.
+"""The pattern of the names of parameters that should change the output.
 
-Names of parameters that may have no effect do not match, such as flags to return a result or to use a method, or the
-seed of a dropout that is off.
+Parameters that may rightly have no effect do not match: flags that return a further result or choose a method, or the
+mask of a dropout that is switched off.
 """
 
 
 def call_to_exercise() -> AttentionCall:
-    """Return the call that is repeated with other values of parameters."""
+    """Return the call that is repeated with other values of a kernel's parameters."""
     return tensors(Sizes(B=2, H=2, G=2, L=3, T=5, E=8, M=8), Numbers.INTEGERS, seed=0)
 
 
 def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
-    """Return, by name, how each parameter of a :class:`attention_conformance.kernel.kernel.Kernel` is treated.
+    """Return how the tests treat each parameter of a kernel, by the parameter's name.
 
     Args:
-        kernel: the kernel with its capabilities.
+        kernel: a :class:`attention_conformance.kernel.kernel.Kernel` with its capabilities.
         call: the call that is repeated with other values of a parameter.
     """
     treatments: dict[str, str] = {}
@@ -61,7 +61,8 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
         if place < kernel.interface.by_place or option.given or is_tested:
             treatments[name] = Account.TESTED
         elif name != "**":
-            # A parameter that the interface knows may have no effect while another parameter is off.
+            # A parameter that the interface knows is tried only if None switches it off: another may rightly have no
+            # effect while a further parameter is off.
             exercised = name not in kernel.interface.options or option.neutral is None is kernel.parameters[name]
             ignored = exercised and SAID_BY_NAME.search(name) and _is_ignored(kernel, name, call)
             default_account = Account.NOT_TESTED if option.neutral is Mark.LEFT else Account.NEUTRAL
@@ -70,14 +71,14 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
 
 
 def of_kind(treatments: Mapping[str, str], kind: Account) -> Sequence[str]:
-    """Return the names of the parameters whose treatment is ``kind``."""
+    """Return the names of the parameters whose treatment in ``treatments`` is ``kind``."""
     return [name for name, treatment in treatments.items() if treatment == kind]
 
 
 def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
-    """Return whether the kernel accepts at least one value of a parameter, and no accepted value changes the output."""
+    """Return whether the kernel accepts values of the parameter ``name``, but none of them changes the output."""
     if kernel.source.startswith(("jax:", "numpy:")):
-        return False  # do not try tensors as values
+        return False  # the values to try are torch tensors, which such a kernel does not take
     before = kernel.output(call)
     if before is None:
         return False
@@ -95,7 +96,7 @@ def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
 
 
 def values_of(name: str, default: Any, call: AttentionCall, kernel: Any) -> Iterator[Any]:
-    """Yield values of the parameter ``name`` that should change the output of a call."""
+    """Yield values to try for the parameter ``name``, each of which should change the output of a call."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     shapes = ((B, H, L, T), (L, T), (B, T), (B, 1, 1, T))
     first = torch.arange(T) < max(1, T // 2)

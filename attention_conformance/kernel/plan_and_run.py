@@ -1,9 +1,11 @@
-"""Adapter from a class with ``plan`` and ``run``, such as flashinfer's batch wrappers, to a function of one request.
+"""Adapter from an object with methods ``plan`` and ``run`` to a function of a single sequence.
 
-A call of the function plans a batch of three sequences with the request in the middle. The first and the last sequence
-have other lengths and numbers, so that a wrong start of a sequence shows. The pages of a paged cache lie in reverse
-order. The function has the signature of flashinfer's ``single_prefill_with_kv_cache`` (of
-``single_decode_with_kv_cache`` if ``plan`` has no ``qo_indptr``), restricted to the parameters of ``plan``.
+Such objects are flashinfer's batch wrappers: ``plan`` takes the lengths and options of a batch, ``run`` the tensors. A
+call of the function plans a batch of three sequences with the function's own sequence in the middle. The other two
+sequences have other lengths and numbers, so that the result is wrong if the object takes a wrong start of a sequence.
+The pages of a paged cache lie in reverse order. The function has the signature of flashinfer's
+``single_prefill_with_kv_cache`` (of ``single_decode_with_kv_cache`` if ``plan`` has no ``qo_indptr``), restricted to
+options that ``plan`` has, too. Axes: L queries, T keys, H heads, G heads of keys and values, E columns.
 """
 
 from __future__ import annotations
@@ -17,25 +19,25 @@ from attention_conformance.kernel.torch_import import torch
 from reference_attention.errors import InvalidInput
 
 WORKSPACE = 1 << 27
-"""The size of the workspace in bytes, as flashinfer's documentation recommends."""
+"""The size in bytes of the scratch memory that ``plan`` needs, as flashinfer's documentation recommends."""
 PAGE = 16
-"""Number of keys in a page."""
+"""The number of keys in a page of a paged cache."""
 OPTIONS = {"custom_mask": None, "causal": False, "sm_scale": None, "window_left": -1, "logits_soft_cap": None}
-"""Parameters of ``plan`` that become parameters of the function, with the function's defaults."""
+"""The options of ``plan`` that become options of the adapted function, with their defaults in the function."""
 KNOWN = (
     *("qo_indptr", "kv_indptr", "paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len"),
     *("indptr", "indices", "last_page_len", "num_qo_heads", "num_kv_heads", "head_dim", "head_dim_qk", "head_dim_vo"),
     *("page_size", "q_data_type", "kv_data_type", *OPTIONS),
 )
-"""Parameters of ``plan`` that this module can set."""
+"""The parameters of ``plan`` for which this module has values to pass."""
 
 
 def on_one_request(value: Any, name: str) -> Callable[..., Any]:
-    """Return a function of one request, (L, H, E) and (T, G, E), that calls ``plan`` and ``run``.
+    """Return a function of queries (L, H, E), keys and values (T, G, E) that calls the object's ``plan`` and ``run``.
 
     Args:
-        value: the object, or its class, which is instantiated with a workspace at the first call.
-        name: its name in messages.
+        value: the object, or its class, which is instantiated with scratch memory at the first call.
+        name: the name of the object in messages.
 
     Raises:
         InvalidInput: ``plan`` has a required parameter that this module does not know.
@@ -94,7 +96,7 @@ def on_one_request(value: Any, name: str) -> Callable[..., Any]:
 
 
 def _made(kind: Callable[..., Any], device: torch.device) -> Any:
-    """Return an object of the class ``kind``, created with a workspace if the class takes one."""
+    """Return an object of the class ``kind``, created with scratch memory if the class takes a workspace."""
     takes = [*inspect.signature(kind).parameters]
     workspace = (
         [torch.empty(WORKSPACE, dtype=torch.uint8, device=device)] if takes[:1] == ["float_workspace_buffer"] else []
@@ -103,21 +105,23 @@ def _made(kind: Callable[..., Any], device: torch.device) -> Any:
 
 
 def _with_others(x: torch.Tensor) -> list[torch.Tensor]:
-    """Return keys or values of three sequences, with those of the request in the middle."""
+    """Return the keys (or the values) of three sequences, with ``x``, those of the tested sequence, in the middle."""
     return [torch.cat([x.flip(0), x[:1], -x[:1]]), x, -x[:1]]
 
 
 def _starts(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Return the starts of sequences and the end of the last sequence, as int32."""
+    """Return the index at which each sequence starts in the joined tensor, and the end of the last, as int32."""
     lengths = torch.tensor([0, *map(len, tensors)], device=tensors[0].device)
     return torch.cumsum(lengths, 0).to(torch.int32)
 
 
 def _in_pages(keys: list[torch.Tensor], values: list[torch.Tensor]) -> tuple[Any, Any, Any, Any]:
-    """Return each sequence's start in the table of pages, the table, numbers of keys on last pages, (keys, values).
+    """Return the keys and values of three sequences cut into pages, and where each sequence's pages are.
 
-    Keys and values, (pages, PAGE, G, E), lie in pages in reverse order. A number that would change the output fills the
-    rest of each last page.
+    Returns:
+        The start of each sequence in the table of pages; the table, whose entries are indices of pages; for each
+        sequence the number of keys in its last page; and the pair (keys, values), each of shape (pages, PAGE, G, E).
+        Pages lie in reverse order. The rest of each last page is filled with BEYOND, which would change the output.
     """
     counts = [-(-len(x) // PAGE) for x in keys]
     device = keys[0].device

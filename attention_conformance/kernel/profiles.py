@@ -1,4 +1,4 @@
-"""Profiles of a verification: only the calls that fit into a minute, or all calls including slow ones."""
+"""Profiles for ``--profile``: only the calls of a kernel that fit into a minute, or all calls including slow ones."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Profile:
 
     Attributes:
         name: the name for ``--profile``.
-        examples: the least number of calls of each capability; :data:`attention_conformance.claims.trials.PAIRS` or
-            more stand for a whole cover of all pairs of options.
-        cases: the number of cases of each statement of the papers.
-        left_out: statements that are not tried.
-        deep: whether small calls are repeated many times, and compiled to machine code.
-        patience: the least number of seconds for a case.
+        examples: the least number of calls of each capability; from
+            :data:`attention_conformance.claims.trials.PAIRS` on, calls are added until each pair of options occurs.
+        cases: the number of generated cases of each lemma and theorem.
+        left_out: ids of statements that are not tried.
+        deep: whether small calls are also repeated thousands of times, and compiled to machine code.
+        patience: the least time in seconds that a case is given before it is stopped.
     """
 
     name: str
@@ -56,7 +56,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
         for profile in (Profile("minute", 25, 8, LONG), Profile("deep", 50, 50, deep=True, patience=600.0))
     }
 )
-"""The profiles by name. The profile ``minute`` leaves out statements whose cases run gradient descent."""
+"""The profiles by name. The profile ``minute`` leaves out the statements LONG, whose cases run gradient descent."""
 
 
 def profile_named(name: str) -> Profile:

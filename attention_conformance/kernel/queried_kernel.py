@@ -1,4 +1,7 @@
-"""Adapter from a kernel to the functions that statements call: with one prompt for all inputs, or with queries W z_i.
+"""Adapter from a kernel to the functions that statements call: softmax weights, risk, and gradient of the risk.
+
+The kernel's query is one prompt p for all inputs or, if a matrix W is trained, W z_i for the query token z_i of input
+i. Arrays have batch axes *b, n inputs, T tokens and d columns; input i has keys K_i, scores γ_i and tokens X_i.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1; *Transformers as Support Vector Machines*.
 """
@@ -18,12 +21,14 @@ from theorems.core.implementation import Replacements
 
 @dataclass(frozen=True, eq=False)
 class QueriedKernel:
-    """A kernel that gets one prompt for all inputs or, if the keys are the vec(x zᵀ) of ``factors``, the queries W z_i.
+    """A kernel that gets the prompt p for all inputs or, for one array of keys vec(x zᵀ), the queries W z_i.
+
+    With p = vec(W) the logit vec(x z_iᵀ)·p is xᵀ W z_i, so that the kernel may get the keys x and the query W z_i.
 
     Attributes:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        factors: the tokens x, which become the kernel's keys, and the vectors z; None for a prompt.
-        outer_keys: the keys vec(x zᵀ) as floats; for all other keys the kernel gets a prompt.
+        factors: the tokens x, which become the kernel's keys, and the query tokens z_i; None if there is no W.
+        outer_keys: the array of the keys vec(x z_iᵀ); for every other array of keys the kernel gets the prompt p.
     """
 
     kernel: Any
@@ -32,11 +37,11 @@ class QueriedKernel:
 
     @property
     def replacements(self) -> Replacements:
-        """The functions that replace the reference's functions and call the kernel."""
+        """The functions that call the kernel, each by the function of the reference that it replaces."""
         return {softmax_weights: self.weights, risk: self.risk, scaled_gradient: self.scaled_gradient}
 
     def _asked(self, keys: Array, p: Array) -> tuple[Array, Array, Array | None]:
-        """Return the keys and queries of the call to the kernel, and z, which is None for a prompt."""
+        """Return the keys and queries that the kernel gets, and the query tokens z, None if p is the query."""
         if self.factors is None or keys is not self.outer_keys:
             return keys, np.asarray(p)[..., None, :], None
         tokens, z = self.factors.tokens, self.factors.queries
@@ -44,18 +49,21 @@ class QueriedKernel:
         return tokens, np.einsum("...ab,nb->...na", W, z), z
 
     def weights(self, keys: Array, p: Array) -> Array:
-        """Return s_i = softmax(K_i p), or softmax(X_i W z_i), (*b, n, T)."""
+        """Return the softmax weights s_i = softmax(K_i p), or softmax(X_i W z_i), of shape (*b, n, T)."""
         keys, queries, _ = self._asked(keys, p)
         weights: Array = self.kernel.weights(keys, queries)
         return weights
 
     def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-        """Return L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i), (*b,)."""
+        """Return the risk L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i), of shape (*b,), for the softmax weights s_i at p."""
         keys, queries, _ = self._asked(keys, p)
         return np.mean(loss.value(self.kernel.outputs(keys, scores, queries)), axis=-1)
 
     def scaled_gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Return ∇L(p), (*b, d), or ∇L(W) = (1/n) Σ_i ∂ℓ_i/∂q_i z_iᵀ, (*b, d·e)."""
+        """Return ∇L(p), (*b, d), or ∇L(W) = (1/n) Σ_i ∂ℓ_i/∂q_i z_iᵀ, (*b, d·e), with an exponent taken out.
+
+        Here ∂ℓ_i/∂q_i is the gradient of input i's loss by its query q_i = W z_i, and z_i has e columns.
+        """
         keys, queries, z = self._asked(keys, p)
         each, log_scale = self.kernel.gradients(keys, scores, loss, queries)
         if z is None:

@@ -1,7 +1,9 @@
 """The choice, by small calls, of the way to call a callable: a library's interface, or a reading of its signature.
 
-Names of parameters suggest readings. A call with random numbers and different sizes on all axes selects the reading
-whose output is nearest to the formula, so that a wrong kernel gets the reading under which it is least wrong.
+A reading (:class:`attention_conformance.interfaces.signature_reading.Reading`) is a possible meaning of the parameters
+and results. Names of parameters suggest readings. A call with random numbers and different sizes on all axes selects
+the reading under which the output is nearest to the formula of attention; for a wrong kernel this is the reading under
+which the kernel is least wrong. Axes: B batch entries, H heads, L queries, T keys, E columns.
 """
 
 from __future__ import annotations
@@ -29,16 +31,16 @@ STRINGS = {
     "LBHE": ("sbhd", "SBND"),
     "BLHE joined": ("BSH",),
 }
-"""The libraries' words for the orders of axes."""
+"""For each order of axes, the strings by which libraries name it in a parameter such as ``layout``."""
 
 
 def find_reading(kernel: Kernel) -> Found | None:
-    """Return the reading whose output is nearest to attention; None if no reading gives an output."""
+    """Return the reading under which the kernel's output is nearest to attention; None if none gives an output."""
     has = kernel.parameters
     ways: list[tuple[Any, bool, dict[str, Any]]] = [
         (sizes, by_name, {}) for sizes, by_name in product(SIZES, (False, True))
     ]
-    # Also try causal calls only, and a single query without an axis of queries.
+    # Also try to call the kernel always causally, and with a single query that has no axis L.
     ways += [(sizes, False, {"causal": True}) for sizes in SIZES[1:]] if roles_of(has)["causal"] else []
     ways += [(replace(SIZES[0], L=1), by_name, {"among": DECODED}) for by_name in (False, True)]
     for sizes, by_name, further in ways:
@@ -52,13 +54,13 @@ def find_reading(kernel: Kernel) -> Found | None:
 
 
 def candidates(has: Parameters, by_name: bool, causal: bool = False, among: Sequence[str] = AXES) -> Iterator[Reading]:
-    """Yield the readings that parameter names allow, the most usual readings first.
+    """Yield the readings of a signature that its parameter names allow, the most usual readings first.
 
     Args:
-        has: the parameters.
-        by_name: whether the tensors are given by name.
-        causal: whether every call is causal.
-        among: the orders of axes to try.
+        has: the parameters of the callable with their defaults.
+        by_name: whether to pass query, key and value by name.
+        causal: whether to make every call causal.
+        among: the orders of axes to try, elements of AXES or DECODED.
     """
     roles = roles_of(has)
     names = {role: parameters[0] for role, parameters in roles.items() if parameters and role != "mask"}
@@ -71,9 +73,9 @@ def candidates(has: Parameters, by_name: bool, causal: bool = False, among: Sequ
         if not isinstance(has.get(names.get(role, "")), type):
             names.pop(role, None)
     if "dropout_mask" in has:
-        names.pop("dropout", None)  # dropout that needs further arguments is not tested
+        names.pop("dropout", None)  # dropout that needs further arguments, such as a mask, is not tested
     known = {*tensors, *names.values()}
-    # Pass None for unknown required parameters, such as a mask or a workspace.
+    # Pass None for required parameters of unknown meaning, which may be a mask or scratch memory.
     constants: dict[str, Any] = {x: None for x, default in has.items() if default is Mark.REQUIRED and x not in known}
     constants.pop("**", None)
     if "upcast" in names:
@@ -91,7 +93,7 @@ def candidates(has: Parameters, by_name: bool, causal: bool = False, among: Sequ
 
 
 def _tensor_names(has: Parameters, names: dict[str, str]) -> tuple[tuple[str, ...], bool]:
-    """Return the names of query, key and value, and whether they have to be given by name."""
+    """Return the names of the parameters for query, key and value, and whether they have to be passed by name."""
     inputs = [name for name in has if name != "**" and name != names.get("module")]
     if "packed" in names:
         packed = names["packed"]
@@ -103,7 +105,7 @@ def _tensor_names(has: Parameters, names: dict[str, str]) -> tuple[tuple[str, ..
 
 
 def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None:
-    """Return a reading with those scale, causality and place of the output with which it is nearest to attention."""
+    """Return ``reading`` with the scale, causality and place of the output that come nearest to attention."""
     _, returned = try_reading(kernel, reading, made)
     if returned is None and "out" not in reading.names:
         return None
@@ -114,8 +116,8 @@ def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None
         output, _ = try_reading(kernel, with_path, made)
         if output is None:
             continue
-        # If the causal formula fits best, a kernel without a parameter for causality is always causal. A kernel with
-        # this parameter is wrong, but the order of its axes is known.
+        # If the causal formula fits the output best, a kernel without a parameter for causality is always causal. A
+        # kernel with such a parameter is wrong, as the call is not causal, but the fit shows the order of its axes.
         ways = ((False, Alignment.TOP_LEFT), (True, Alignment.TOP_LEFT), (True, Alignment.BOTTOM_RIGHT))
         for scale, (causal, alignment) in product((None, 1.0), ways):
             off = distance(output, made.replace(causal=causal), scale, alignment)
@@ -125,14 +127,14 @@ def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None
 
 
 LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
-"""Interfaces whose signature a kernel may have without following the interface."""
+"""Interfaces whose parameter names also occur in kernels that do not follow the interface."""
 
 
 def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
-    """Return whether a kernel may have to be called by a reading instead of its recognised interface.
+    """Return whether to look for a reading of a kernel's signature, although a library's interface was recognised.
 
-    So it is if calls by the interface fail or give wrong results, or if the names of further parameters have a known
-    meaning.
+    ``kernel`` is the kernel as that interface calls it, or the error that it raises. A reading is looked for if calls
+    fail or give wrong results, or if the names of parameters that the interface does not test have a known meaning.
     """
     if isinstance(kernel, InvalidInput):
         return True
@@ -146,7 +148,12 @@ def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
 
 
 def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
-    """Return whether to call a kernel by its reading, as ``read`` is, instead of by a library's interface."""
+    """Return whether to call a kernel by the reading of its signature instead of a library's interface.
+
+    Args:
+        read: the kernel as the reading calls it.
+        kernel: the kernel as the interface calls it, or the error that it raises.
+    """
     if isinstance(kernel, InvalidInput):
         return True
     assert read.reading is not None
@@ -159,7 +166,7 @@ def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
     more |= read.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
     more |= "dtype" in read.reading.names
     if kernel.interface.name == "plain" and len(kernel.parameters) == 3:
-        # A signature of only three tensors is the paper's, with scale 1 and all keys visible.
+        # A signature of only three tensors is that of the paper's attention, with scale 1 and all keys visible.
         reading = read.reading
         other = reading.axes not in ("BHLE", "NLE") or bool(reading.output)
         return own < theirs and (other or (reading.always_causal and reading.fixed_scale))
@@ -167,6 +174,6 @@ def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
 
 
 def _takes_masks_as_pytorch(reading: Reading) -> bool:
-    """Return whether True in ``attn_mask`` means visible, and masks may have any shape that can be broadcast."""
+    """Return whether ``attn_mask`` means what PyTorch documents: True shows a key, and all shapes broadcast."""
     masks = [mask for mask in (reading.mask, reading.bias) if mask is not None]
     return all(mask.sense != HIDES and not mask.shape for mask in masks if mask.name == "attn_mask")

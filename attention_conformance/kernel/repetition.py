@@ -1,4 +1,4 @@
-"""Repetition of a call, to show faults that occur in one call out of a thousand, such as races or uncleared memory."""
+"""Repetition of a call thousands of times, to show rare faults such as races or memory that is not cleared."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 THREADS = (2, 4, 0)
-"""The numbers of threads that PyTorch gets in some of every thousand calls; 0 leaves the number unchanged."""
+"""The numbers of threads that PyTorch gets in turn within each thousand calls; 0 stands for the usual number."""
 CALLS_PER_NUMBER = 20
-"""Number of calls for each number of threads; few, since threads that wait for cores are slow."""
+"""The number of calls with each unusual number of threads; small, since threads that wait for cores are slow."""
 PLACES = 8
-"""The number of other tensors that are in memory at a time."""
+"""The number of slots for tensors of NaN that occupy memory while calls are made."""
 
 
 Fill = Callable[[int, int], None]
-"""Function (place, size) that stores a tensor of ``size`` NaN, float64, in slot ``place`` instead of an earlier one."""
+"""A function (place, size) that puts a float64 tensor of ``size`` NaN into slot ``place`` and frees the former one."""
 
 
 def fill_of(kernel: Any) -> Fill:
-    """Return the function that fills memory in the process where a kernel is called."""
+    """Return the function that fills memory with NaN in the process where ``kernel`` is called."""
     if isinstance(kernel.call, RemoteKernel):
         return kernel.call.fill
     memory: dict[int, torch.Tensor] = {}
@@ -39,16 +39,16 @@ def fill_of(kernel: Any) -> Fill:
 
 
 def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall, fill: Fill) -> Answer:
-    """Return the first answer; its ``others`` are the later answers with other bits, and how often each occurs.
+    """Repeat a call; return the first answer, whose ``others`` are the later answers with other bits and their numbers.
 
-    Between calls, tensors of about the sizes of the call are filled with NaN, kept for a while and freed, so that
-    memory that the kernel leaves unwritten contains other numbers than in the previous call.
+    Between calls, tensors of about the sizes of the call's tensors are filled with NaN, kept for a while and freed.
+    Results in memory that the kernel does not write then contain NaN.
 
     Args:
-        once: makes the call.
+        once: a function that makes the call and returns its answer.
         times: the number of calls.
         call: the call.
-        fill: fills memory.
+        fill: the function that fills memory, see :data:`Fill`.
     """
     rng, sizes = np.random.default_rng(call.seed), call.sizes
     rows = sizes["B"] * sizes["H"] * sizes["L"]
@@ -77,5 +77,5 @@ def _bits(answer: Answer) -> bytes:
 
 
 def _copy(answer: Answer) -> Answer:
-    """Return a copy of the answer: a kernel may write to its results in the next call."""
+    """Return a copy of the answer, since a kernel may write to its earlier results in the next call."""
     return replace(answer, **{name: x.copy() for name in RESULTS if (x := getattr(answer, name)) is not None})

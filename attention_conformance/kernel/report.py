@@ -1,4 +1,4 @@
-"""The report on a :class:`attention_conformance.kernel.kernel.Kernel` under test."""
+"""The report on a :class:`attention_conformance.kernel.kernel.Kernel` under test, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from reference_attention.risk import softmax_weights
 from theorems.core.under_test import KernelDescription
 
 HINT_WIDTHS = (1, 4, 16)
-"""Widths of heads at which the scale of a kernel is measured."""
+"""The numbers of columns of queries and keys at which the scale of a kernel is measured."""
 
 
 def headline(kernel: Any) -> str:
-    """Return the name, interface and number format of the kernel, and lines on the checks that depend on these."""
+    """Return a line with the kernel's name, interface and number format, and lines on what is and is not checked."""
     shapes = f", shapes {kernel.layout}" if kernel.interface.name == "plain" else ""
     computes = "" if kernel.computes_in == kernel.dtype else f", computes in {kernel.computes_in}"
     device = "" if kernel.device == "cpu" else f" on {kernel.device}"
@@ -40,7 +40,7 @@ def headline(kernel: Any) -> str:
 
 
 def format_lines(kernel: Any) -> Iterator[str]:
-    """Yield the lines of a report about the formats that the kernel is tried in, and PyTorch's operators in each."""
+    """Yield the lines of a report on the number formats in which the kernel is tried, and PyTorch's operators there."""
     if kernel.coarser:
         yield f"all is tried in {kernel.dtype}, and every pair of options in {', '.join(kernel.coarser)}"
     called: dict[tuple[str, ...], list[str]] = {}
@@ -76,17 +76,17 @@ def contract_lines(kernel: Any) -> Iterator[str]:
 
 
 def not_tested(accounts: Mapping[str, str]) -> str:
-    """Return a text that lists the parameters that are not tested; empty if there are none."""
+    """Return a text that lists the parameters that are not tested; empty if all are tested."""
     kinds = {"switched off": Account.NEUTRAL, "left at their defaults": Account.NOT_TESTED}
     parts = [f"{how}: {', '.join(names)}" for how, kind in kinds.items() if (names := of_kind(accounts, kind))]
     return f"not tested, {'; '.join(parts)}" if parts else ""
 
 
 def scale_hint(kernel: Any) -> str:
-    """Return a sentence if the kernel multiplies k·p by a factor other than 1, the most frequent fault; else empty.
+    """Return a sentence if the kernel multiplies logits k·p by a factor other than 1, the most frequent fault; else "".
 
-    With keys e₁ and 0 and the prompt a e₁, the odds of the first token are e^{ca} for a kernel with the factor c. The
-    kernel has such a factor if two values of a give the same c.
+    Let one key be e₁ = (1, 0, …, 0), the other 0, and the prompt p = a e₁. If the kernel multiplies logits by c, the
+    ratio of the two weights is e^{ca}. The kernel has such a factor c if two values of a give the same c.
     """
     scales = []
     for d in HINT_WIDTHS:
@@ -114,7 +114,7 @@ def scale_hint(kernel: Any) -> str:
 
 
 def precision_hint(kernel: Any) -> str:
-    """Return a sentence if a float64 kernel is only as accurate as float32: its weights are off by 1e-9 to 1e-5."""
+    """Return a sentence if a float64 kernel seems to compute in float32: errors of its weights are 1e-9 to 1e-5."""
     rng = np.random.default_rng(0)
     keys, p = rng.standard_normal((4, 5, 3)), rng.standard_normal((16, 3))
     try:
@@ -130,7 +130,7 @@ def precision_hint(kernel: Any) -> str:
 
 
 def hints(kernel: Any) -> list[str]:
-    """Return possible faults of a kernel that was falsified."""
+    """Return sentences on possible faults of a kernel for which a statement was falsified."""
     return [hint for hint in (scale_hint(kernel), precision_hint(kernel)) if hint]
 
 
@@ -153,11 +153,11 @@ def kernel_json(kernel: Any) -> dict[str, object]:
 
 
 def formats_json(kernel: Any) -> dict[str, str]:
-    """Return, for the kernel's format and each coarser format, "tried" or the reason why the format is not tried."""
+    """Return, by number format, "tried", or why the kernel is not tried in the format."""
     return dict.fromkeys((kernel.dtype, *kernel.coarser), TRIED) | dict(kernel.not_tried)
 
 
 def describe_kernel(kernel: Any) -> KernelDescription:
-    """Return the whole description of the kernel except the hints."""
+    """Return the description of the kernel for a run: name, source, format, headline and JSON."""
     dtype = "auto" if kernel.coarser else kernel.dtype
     return KernelDescription(kernel.name, kernel.source, dtype, headline(kernel), kernel_json(kernel))

@@ -1,7 +1,7 @@
 """A failing call as a test that needs only torch and the kernel: ``theorems verify --attention … --emit-test FILE``.
 
-The test calls the kernel as the interface does, and compares the results with the textbook formula. Each test is run
-before it is printed; a test that passes is not printed.
+The test calls the kernel as the kernel's interface does, and compares the results with the textbook formula. Each test
+is run before it is printed; a test that passes is not printed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from attention_conformance.reproduction.python_text import WIDTH, NotWritten, in
 from attention_conformance.reproduction.tensors import OPTIONS, TENSORS
 
 FUNCTIONS = {name: x for name, x in vars(printed_functions).items() if inspect.isfunction(x)}
-"""The functions that printed tests call, by name."""
+"""The functions that printed tests may call, by name; their source is printed with the tests."""
 LARGEST = 50_000
-"""The largest number of numbers in a test, so that it stays readable."""
+"""The most entries of tensors that a test may contain, so that the test stays readable."""
 LONGEST = 1_000_000
-"""The largest number of characters in a test."""
+"""The most characters that a test may have."""
 
 
 def reproducer(trace: Trace, line: str) -> tuple[str, str]:
-    """Return the source of a test function and "", or "" and the reason why there is no test.
+    """Return a pair: the source of a test function and "", or "" and the reason why there is no test.
 
     Args:
         trace: the failing call with its falsified claims.
-        line: the description of the failure; it becomes the docstring of the test.
+        line: the description of the failure, which becomes the docstring of the test.
     """
     if isinstance(trace.kernel.call, RemoteKernel):
         return write_test(trace.kernel.call, trace, line)
@@ -62,7 +62,7 @@ def reproducer(trace: Trace, line: str) -> tuple[str, str]:
 
 
 def numbers_of(call: AttentionCall, drawn: Collection[str] = ()) -> int:
-    """Return how many numbers a test of the call would print; tensors that the test draws at random count zero."""
+    """Return how many entries of tensors a test of the call would print, without the tensors ``drawn`` at random."""
     names = [name for name in (*TENSORS, *OPTIONS) if name not in drawn and getattr(call, name) is not None]
     return sum(getattr(call, name).size for name in names)
 
@@ -76,7 +76,7 @@ def _function(trace: Trace, line: str, guards: bool, backward: bool) -> str:
 
 
 def functions_of(tests: Sequence[str]) -> str:
-    """Return the source of the functions that tests call, for a file that imports math and torch."""
+    """Return the source of all functions of :data:`FUNCTIONS` that ``tests`` need, for a file with math and torch."""
     sources = {name: inspect.getsource(x) for name, x in FUNCTIONS.items()}
     called: set[str] = set()
     left = [*tests]
@@ -89,9 +89,10 @@ def functions_of(tests: Sequence[str]) -> str:
 
 
 def why_not(trace: Trace, test: str) -> str:
-    """Return why a test does not show the kernel's failure as the suite's formula does; empty if the test does.
+    """Run a test and return why it does not show the kernel's failure; empty if it does.
 
-    Executing the test is safe: this package has just written it in this process, which calls the kernel anyway.
+    A reason is that the test passes, raises an error, or has a formula that differs from this suite's. Executing the
+    test is safe: this process has just written its source, and calls the kernel anyway.
     """
     due = {entry.what.symbol: entry for entry in trace.entries}
     apart: list[str] = []
@@ -99,7 +100,7 @@ def why_not(trace: Trace, test: str) -> str:
     def check(what: str, theirs: Any, expected: Any, allowed: Any) -> None:
         with np.errstate(invalid="ignore"):
             off = np.abs(expected.numpy() - due[what].due) > due[what].allowed
-        if off.any() and not trace.call.dropout:  # each call drops other weights
+        if off.any() and not trace.call.dropout:  # with dropout each call drops other weights
             apart.append(what)
         printed_functions.check(what, theirs, expected, allowed)
 

@@ -1,4 +1,4 @@
-"""The file that ``--emit-test`` writes: a textbook formula in float64, and a test for each falsified capability."""
+"""The file that ``--emit-test`` writes: the textbook formula in float64, and a test for each falsified capability."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ if __name__ == "__main__":
 
 
 def reproducer_file(source: str | None, results: Sequence[Result], file: Path | None) -> str:
-    """Return the text of the file; empty if there is no test to write."""
+    """Return the text of ``file``, with the tests in ``results`` of the kernel ``source``; empty without tests."""
     tests = [result.failure.test for result in results if result.failure is not None and result.failure.test]
     return file_of(source, tests, file.name) if source and tests and file is not None else ""
 
 
 def describe_tests(results: Sequence[Result], file: Path) -> str:
-    """Return a text on which tests were written, and why others were not."""
+    """Return a text that says for which results ``file`` has tests, and why it has none for the other failures."""
     falsified = [result for result in results if result.verdict is Verdict.FALSIFIED and result.failure is not None]
     written = [result.id for result in falsified if result.failure is not None and result.failure.test]
     without = {
@@ -66,10 +66,10 @@ def describe_tests(results: Sequence[Result], file: Path) -> str:
 
 
 def file_of(source: str, tests: Sequence[str], file: str) -> str:
-    """Return the text of a file with these tests.
+    """Return the text of a Python file that contains the given tests of a kernel.
 
     Args:
-        source: MODULE:CALLABLE, or path.py:CALLABLE.
+        source: the kernel, as MODULE:CALLABLE or path.py:CALLABLE.
         tests: the source of each test function.
         file: the name of the file, for its docstring.
     """

@@ -1,6 +1,7 @@
-"""Tables and JSON on a kernel: its statements, their results, and options that fail together, without torch.
+"""Tables and JSON on a kernel: the statements that were checked on it, their results, and options that fail together.
 
-Each falsified capability has a smallest failing call; the options of such a call fail together.
+Each falsified capability has a smallest failing call; the options of such a call fail together. This module does not
+import torch.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from theorems.run.result import Failure, Result
 from theorems.run.tables import column_table
 
 TRIED = "tried"
-"""The value of a format in ``--json`` if the kernel is tried in it; otherwise the value is the reason why not."""
+"""The value in ``--json`` of a number format in which the kernel is tried; for any other format it is a reason."""
 
 
 def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
-    """Return a table of the statements, each with the property that it checks, then skipped statements by reason.
+    """Return a table of the statements, each with what it checks on a kernel, then the skipped statements by reason.
 
     Args:
         results: the results of the statements.
-        uses: the calls that each statement makes to a kernel, by id.
+        uses: how each statement uses kernels, by the statement's id.
     """
     table = column_table("statement", "on this kernel")
     for result in (result for result in results if result.was_tried):
@@ -46,7 +47,7 @@ def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]
 
 
 def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
-    """Return a line with the verdict on the kernel and the number format that it computes in."""
+    """Return a line with the kernel's verdict, number format, untested parameters, and number of statements tried."""
     checked = [result for result in results if result.was_tried]
     verdict = next((v for v in WORST_FIRST if any(r.verdict is v for r in checked)), Verdict.NOT_APPLICABLE)
     begun = [result for result in checked if result.was_begun]
@@ -61,10 +62,10 @@ def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
 
 
 def score_json(results: Sequence[Result]) -> dict[str, Any]:
-    """Return a score between 0 and 1 for ``--json`` (for example a trainer's reward), with its parts.
+    """Return a score between 0 and 1 for ``--json``, which may be a reward in training, and the marks that it averages.
 
-    Each capability that was tried is a part: 1 if it is upheld, else 0. The score is the mean of the parts, but 0 if
-    the output is wrong.
+    Each capability that was tried has a mark under "parts": 1 if it is upheld, else 0. The score is the mean of the
+    marks, but 0 if the output is wrong.
     """
     tried = [result for result in results if result.id in capabilities() and result.was_tried]
     parts = {result.id.removeprefix("kernel-"): int(result.verdict is Verdict.UPHELD) for result in tried}
@@ -82,10 +83,10 @@ def capabilities_json(results: Sequence[Result]) -> list[dict[str, str]]:
 
 
 def failing_combinations(results: Iterable[Result]) -> list[list[str]]:
-    """Return the option sets of the smallest failing calls, without sets that contain another of these sets.
+    """Return the sets of options that smallest failing calls use, without sets that contain another such set.
 
-    Such larger sets tell nothing new: if two options fail together, they also fail with a third option. The empty set
-    stands for calls without any option.
+    A larger set tells nothing new: if two options fail together, they also fail with a third option. The empty set
+    stands for calls without any option; sets that contain only it are kept.
     """
     failed = [result.failure for result in results if result.failure and result.failure.verdict is Verdict.FALSIFIED]
     failing = dict.fromkeys(frozenset(options_on(call)) for failure in failed if (call := call_of(failure)) is not None)
@@ -93,13 +94,13 @@ def failing_combinations(results: Iterable[Result]) -> list[list[str]]:
 
 
 def call_of(failure: Failure) -> AttentionCall | None:
-    """Return the call that failed; None if the failure was a case of another kind."""
+    """Return the call on which a kernel failed; None if the failing case is no call of attention."""
     case = subject_of(from_json(failure.case))
     return case if isinstance(case, AttentionCall) else None
 
 
 def in_words(combinations: Sequence[Collection[str]]) -> str:
-    """Return a sentence on the combinations of options; empty if there are none."""
+    """Return a sentence that lists combinations of options that fail together; empty if there are none."""
     texts = [" + ".join(names) if names else "calls without any option" for names in combinations]
     return f"smallest failing combinations: {'; '.join(texts)}" if texts else ""
 

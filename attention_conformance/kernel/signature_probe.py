@@ -1,4 +1,8 @@
-"""Detection, by small calls, of the meaning of a callable's parameters and results."""
+"""Detection, by small calls, of the meaning of a callable's parameters and results.
+
+The meaning is kept as a reading, :class:`attention_conformance.interfaces.signature_reading.Reading`. Axes: B batch
+entries, H heads, L queries, T keys.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +41,16 @@ from attention_conformance.kernel.small_calls import (
 from attention_conformance.kernel.torch_import import torch
 
 ONE_FOR_ALL_HEADS = "attention_mask"
-"""The name of masks (B, 1, L, T) in Transformers and Megatron-LM: a kernel need not read more heads of the mask."""
+"""A parameter name that means masks (B, 1, L, T) in Transformers and Megatron-LM: all heads share such a mask."""
 
 
 def with_options(kernel: Any, candidate: Found) -> Reading:
-    """Return the reading with the meaning of its masks, and without options that the callable does not have."""
+    """Return the candidate's reading with the meaning of its masks, and without options that the callable lacks."""
     reading = candidate.reading
     names = dict(reading.names)
     square = square_call(causal=reading.always_causal)
     if "window" in names and try_reading(kernel, reading, square, window=(2, 0))[0] is None:
-        names.pop("window")  # this parameter means another kind of window
+        names.pop("window")  # the callable refuses a pair (left, right): its window is of another kind
     reading = replace(reading, names=names, fixed_scale="scale" not in names and candidate.scale is None)
     masks = roles_of(kernel.parameters)["mask"]
     for name in masks:
@@ -62,7 +66,7 @@ def with_options(kernel: Any, candidate: Found) -> Reading:
 
 
 def _through_keywords(kernel: Any, candidate: Found, reading: Reading) -> Reading:
-    """Return the reading with options that the callable takes as ``**`` keywords, under names that libraries use."""
+    """Return the reading, with options added that the callable takes as ``**`` keywords by names that libraries use."""
     options_by_role: dict[str, dict[str, Any]] = {"scale": {"scale": 0.5}, "causal": {"causal": True}}
     for role, options in options_by_role.items():
         for name in ROLES[role] if role not in reading.names and not reading.always_causal else ():
@@ -88,7 +92,7 @@ def _mask_tensor(kernel: Any, mask: Any) -> torch.Tensor:
 
 
 def _has_an_effect(kernel: Any, reading: Reading, **options: Any) -> bool:
-    """Return whether these options change the output."""
+    """Return whether the options change the output of a callable that is called by ``reading``."""
     call = square_call(causal=reading.always_causal)
     without, _ = try_reading(kernel, reading, call)
     output, _ = try_reading(kernel, reading, call, **options)
@@ -96,7 +100,7 @@ def _has_an_effect(kernel: Any, reading: Reading, **options: Any) -> bool:
 
 
 def _senses(kernel: Any, candidate: Found, name: str) -> tuple[Mask | None, Mask | None]:
-    """Return the meaning of boolean masks and the meaning of numbers in a parameter for masks; None if refused."""
+    """Return the meaning of a boolean mask and of an additive mask in the parameter ``name``; None if refused."""
     mask = random_mask(candidate.made)
     senses = (
         (SHOWS, HIDES, ADDED, ONES_HIDE) if _adds_booleans(kernel, candidate, name, mask) else (SHOWS, HIDES, ONES_HIDE)
@@ -113,8 +117,8 @@ def _shapes(candidate: Found) -> tuple[str, ...]:
 def _adds_booleans(kernel: Any, candidate: Found, name: str, mask: Any) -> bool:
     """Return whether a parameter for masks may be meant only for numbers, which are added to logits.
 
-    This is assumed if the callable refuses booleans in all shapes, or adds them as ones and zeros. For a parameter with
-    PyTorch's name, adding booleans counts as a fault.
+    Return True if the callable refuses booleans in all shapes, or adds booleans as ones and zeros. A callable with
+    PyTorch's parameters is at fault if it adds booleans, and gets False.
     """
     added = candidate.made.replace(bias=mask.astype(np.float64))
     off = [_off(kernel, candidate, Mask(name, SHOWS, shape), mask, due=added) for shape in _shapes(candidate)]
@@ -126,10 +130,10 @@ def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall
 
     Args:
         kernel: the callable.
-        candidate: its reading.
-        way: the parameter, sense and shape in which the mask is passed.
+        candidate: the reading by which the callable is called.
+        way: the parameter, meaning and shape in which the mask is passed.
         mask: the mask.
-        due: the call whose output is expected; by default the call with the mask.
+        due: the call whose output counts as correct; by default the call with the mask.
     """
     kind, key = ("mask", "visible") if mask.dtype == bool else ("bias", "bias")
     reading = replace(candidate.reading, **{kind: way})  # type: ignore[arg-type]
@@ -145,13 +149,13 @@ def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall
 
 
 def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[str, ...]) -> Mask | None:
-    """Return the sense and shape with which a mask acts correctly; if there are none, the nearest harmless ones.
+    """Return the meaning and shape with which a mask acts correctly in the parameter ``name``.
 
-    A sense is harmless if a mask that hides nothing, or almost nothing, changes nothing. Shapes with fewer axes are
-    tried only if shapes with more axes are refused: a kernel that accepts a mask for all heads but reads only the first
-    head's is wrong.
+    If no meaning acts correctly, the nearest harmless one is returned, or None. A meaning is harmless if a mask that
+    hides nothing, or almost nothing, changes nothing. Shapes with fewer axes are tried only if shapes with more axes
+    are refused: a kernel that accepts a mask for all heads but reads only the first head's is wrong.
     """
-    # A kernel that does not add the numbers may take every number except 0 for True, or only large numbers.
+    # A kernel that does not add an additive mask may treat every number except 0 as True, or only large numbers.
     nothing = (np.ones_like(mask),) if mask.dtype == bool else (0 * mask, 1e-6 * mask)
     for shape in _shapes(candidate):
         off = {way: _off(kernel, candidate, way, mask) for way in (Mask(name, sense, shape) for sense in senses)}
@@ -172,7 +176,7 @@ def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[
 
 
 def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
-    """Return the reading with the places of log-sum-exp and weights among the results."""
+    """Return the reading with the paths to log-sum-exp and attention weights in the returned value."""
     small_call = candidate.made.replace(causal=reading.always_causal)
     rows = due_rows(small_call, candidate.scale, candidate.alignment)
     B, H, L, T = (small_call.sizes[axis] for axis in "BHLT")
@@ -194,7 +198,7 @@ def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
 
 
 def _place_of(returned: Any, expected: Any, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
-    """Return the path to a result of one of the given shapes that equals ``expected`` (None: any result does)."""
+    """Return the path to a result that has one of ``shapes`` and equals ``expected``, if that is not None."""
     for path, x in flatten(returned):
         if path and isinstance(x, torch.Tensor) and tuple(x.shape) in shapes and x.is_floating_point():
             if expected is None:

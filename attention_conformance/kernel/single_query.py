@@ -1,4 +1,8 @@
-"""The kernel's weights, outputs and gradients for one query per input, which the papers' statements need."""
+"""A kernel's weights, outputs and gradients for one query per input, which the papers' statements need.
+
+Arrays have batch axes *b, n inputs, T tokens and d columns. For input i, K_i are the keys, γ_i the scores, q_i is the
+query, s_i = softmax(K_i q_i) are the weights, and ℓ is the loss. Tensors have B points (the batch axes, flattened).
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,18 @@ from attention_conformance.kernel.torch_import import torch
 from reference_attention.loss import Array, Loss
 
 ENTRIES = 1 << 22
-"""The approximate largest number of entries in one call of the kernel; a longer batch is cut into several calls."""
+"""About the most tensor entries in one call of the kernel; a batch with more is cut into several calls."""
 
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Keys (…, n, T, d) and scores (…, n, T, 1) as tensors, each divided by a power of two.
+    """Keys and scores as tensors, each divided by a power of two so that its largest entry is about one.
 
-    The largest entry of each tensor is about one.
+    Attributes:
+        made_of_keys, made_of_scores: the arrays from which the tensors were computed.
+        keys: the keys, (…, n, T, d), divided by ``key_unit``.
+        values: the scores, (…, n, T, 1), divided by ``unit``; None if there are no scores.
+        key_unit, unit: the powers of two.
     """
 
     made_of_keys: Array
@@ -33,21 +41,23 @@ class Held:
     unit: float
 
     def of(self, keys: Array, scores: Array | None) -> bool:
-        """Return whether the tensors come from exactly these array objects, which are read-only."""
+        """Return whether the tensors were computed from exactly these array objects, and the arrays are read-only."""
         same = keys is self.made_of_keys and (scores is self.made_of_scores)
         return same and not any(x.flags.writeable for x in (keys, scores) if x is not None)
 
     def batch(self, queries: Array) -> tuple[int, ...]:
-        """Return the batch axes of the result for given queries."""
+        """Return the lengths of the batch axes of a result for the given queries."""
         stacked = () if self.values is None else self.values.shape[:-3]
         return np.broadcast_shapes(self.keys.shape[:-3], stacked, np.shape(queries)[:-2])
 
 
 def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Call the kernel on (B, n, 1, d), (B, n, T, d), (B, n, T, m), in its layout → (B, n, 1, m).
+    """Return the kernel's output (B, n, 1, m) for queries (B, n, 1, d), keys (B, n, T, d) and values (B, n, T, m).
+
+    The tensors are padded, cut and reshaped to shapes that the kernel takes, and the output is reshaped back.
 
     Raises:
-        InvalidInput: the kernel raises an error, or returns no such tensor.
+        InvalidInput: the kernel raises an error, or returns no tensor of the right shape.
     """
     d, m, tokens = query.shape[-1], values.shape[-1], keys.shape[-2]
     width = kernel.taken.width(d, quartic=kernel.fixed_scale)
@@ -76,7 +86,7 @@ def _outputs(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torch
 
 
 def weights_at(kernel: Any, keys: Array, queries: Array) -> Array:
-    """Return s_i = softmax(K_i q_i), (*b, n, T), for queries (*b, n or 1, d): the output for the identity as values."""
+    """Return the weights s_i, (*b, n, T), for queries (*b, n or 1, d): the outputs if the values are the identity."""
     tensors = _tensors(kernel, keys, None)
     identity = torch.eye(tensors.keys.shape[-2], dtype=getattr(torch, kernel.dtype), device=kernel.device)
     with torch.no_grad():
@@ -88,7 +98,7 @@ def weights_at(kernel: Any, keys: Array, queries: Array) -> Array:
 
 
 def outputs_at(kernel: Any, keys: Array, scores: Array, queries: Array) -> Array:
-    """Return γ_iᵀ s_i, (*b, n), for queries (*b, n or 1, d)."""
+    """Return γ_iᵀ s_i, (*b, n), for queries (*b, n or 1, d): the outputs if the values are the scores."""
     tensors = _tensors(kernel, keys, scores)
     with torch.no_grad():
         blocks = [kernel.attend(query, k, v)[..., 0, 0] for query, k, v in _blocks(kernel, tensors, queries, 1)]
@@ -96,9 +106,10 @@ def outputs_at(kernel: Any, keys: Array, scores: Array, queries: Array) -> Array
 
 
 def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: Array) -> tuple[Array, Array]:
-    """Return the gradient of each ℓ(γ_iᵀ s_i) by its query, (*b, n, d), in a unit, and the log of this unit, (*b,).
+    """Return the gradient of each ℓ(γ_iᵀ s_i) by its query, divided by a factor, and the logarithm of the factor.
 
-    The kernel's backward pass computes the gradient. The unit depends only on the loss's slope, on keys and on scores.
+    The kernel's backward pass computes the gradients, (*b, n, d). The factor, (*b,), depends only on the loss's slope,
+    the keys and the scores, and keeps the gradients from underflow.
     """
     tensors = _tensors(kernel, keys, scores)
     gradients, powers = [], []
@@ -107,7 +118,7 @@ def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: A
         with torch.enable_grad():
             output = kernel.attend(query, k, v)
         log_slopes = loss.log_slope(float64_of(output[..., 0, 0]) * tensors.unit)
-        # Divide every slope by a power of two, which is multiplied back in float64, where it does not underflow.
+        # Divide every slope by a power of two; the gradients are multiplied by it in float64, without underflow.
         power = np.floor(log_slopes / math.log(2))
         upstream = kernel.tensor(-np.exp(log_slopes - power * math.log(2)))
         (each,) = torch.autograd.grad((output * upstream[..., None, None]).sum(), query)
@@ -120,7 +131,7 @@ def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: A
 
 
 def _tensors(kernel: Any, keys: Array, scores: Array | None) -> Held:
-    """Return keys and scores as tensors; the last result is cached for the next step of a descent."""
+    """Return keys and scores as tensors; the last result is cached, since a descent needs it again at each step."""
     last = kernel.last.get("held")
     if last is not None and last.of(keys, scores):
         return last
@@ -132,7 +143,10 @@ def _tensors(kernel: Any, keys: Array, scores: Array | None) -> Held:
 
 
 def _blocks(kernel: Any, tensors: Held, queries: Array, width: int) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield query (B, n, 1, d), keys (B, n, T, d) and values (B, n, T, 1), at most ENTRIES numbers at a time."""
+    """Yield query (B, n, 1, d), keys (B, n, T, d) and values (B, n, T, 1) with about ENTRIES entries at a time.
+
+    ``width`` is the number of columns that the values will have.
+    """
     batch, (n, tokens, d) = tensors.batch(queries), tensors.keys.shape[-3:]
     each = np.shape(queries)[-2]
     points = torch.tensor(
@@ -151,12 +165,12 @@ def _blocks(kernel: Any, tensors: Held, queries: Array, width: int) -> Iterator[
 
 
 def _unit(values: Array) -> float:
-    """Return the largest power of two that is at most the largest absolute value; 1 if all are zero."""
+    """Return the largest power of two that is at most the largest absolute value; 1 if all values are zero."""
     largest = float(np.max(np.abs(values), initial=0.0))
     return 2.0 ** math.floor(math.log2(largest)) if 0 < largest < math.inf else 1.0
 
 
 def _join_blocks(parts: list[torch.Tensor], tensors: Held, queries: Array) -> np.ndarray:
-    """Join blocks to a float64 array of shape (*b, …)."""
+    """Join results that were computed for blocks of points to one float64 array of shape (*b, …)."""
     array = float64_of(parts[0] if len(parts) == 1 else torch.cat(parts))
     return np.asarray(array.reshape(*tensors.batch(queries), *array.shape[1:]))

@@ -1,4 +1,7 @@
-"""The limits of the shapes and sizes that a kernel takes, and functions that resize calls to these limits."""
+"""The limits of the shapes and sizes that a kernel takes, and functions that resize calls to these limits.
+
+Axes: B batch entries, H heads, L queries, T keys, E columns of queries and keys (the width), M columns of values.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,34 @@ from attention_conformance.calls.call_space import Plan
 from attention_conformance.calls.common_calls import MULTIPLES
 
 WIDTHS = tuple(sorted((1, 2, 3, 4, 5, 6, 33, 65, *MULTIPLES)))
-"""Widths at which a kernel that refuses some widths is tried."""
+"""The numbers of columns at which a kernel is tried if it refuses some numbers of columns."""
 MOST = 512
-"""The largest L = T to which a call of one query and many keys is changed, for kernels that require L = T."""
+"""The most queries and keys of a call that is changed to L = T, for kernels that require as many queries as keys."""
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""Numbers that a kernel may require to divide lengths."""
+"""Numbers of which a kernel may require L and T to be multiples."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The shapes that a kernel requires.
+    """The number of axes and the width of values that a kernel requires.
 
     Attributes:
-        rank: 4 for queries (B, n, 1, d), with B points and n inputs; 3 for (B·n, 1, d).
-        square: whether values must have d columns; other values are padded with zeros or cut into pieces.
+        rank: the number of axes of tensors: 4 with a batch axis and an axis of heads, 3 if these two are joined.
+        square: whether values must have as many columns d as keys; other values are padded with zeros or cut into
+            pieces.
     """
 
     rank: int = 4
     square: bool = False
 
     def __str__(self) -> str:
-        """Return a text on the required shape, and how values are adapted to it."""
+        """Return a text on the required shape of tensors, and how values are adapted to the shape."""
         shape = "(B, n, T, d)" if self.rank == 4 else "(B·n, T, d)"
         return f"{shape}, values {'padded to d columns' if self.square else 'of any width'}"
 
 
 LAYOUTS = (Layout(4, False), Layout(4, True), Layout(3, False), Layout(3, True))
-"""The layouts, in the order in which they are tried."""
+"""The layouts in the order in which a kernel is tried with them."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,12 @@ class Taken:
     """The sizes and tensors that a kernel takes.
 
     Attributes:
-        widths: the widths of heads among WIDTHS; empty for all.
-        queries, keys: the numbers of queries and of keys have to be multiples of these.
-        equal: whether L = T is required.
-        single: whether L = 1 is required.
-        contiguous: whether tensors have to be contiguous.
-        one_head: whether all heads of the queries share one head of the keys.
+        widths: the numbers of columns among WIDTHS that the kernel takes; empty if it takes all.
+        queries, keys: the kernel takes L and T only if they are multiples of these two numbers, respectively.
+        equal: whether the kernel takes only L = T.
+        single: whether the kernel takes only L = 1.
+        contiguous: whether the kernel takes only contiguous tensors.
+        one_head: whether the kernel takes only one head of keys and values, which all heads of queries share.
     """
 
     widths: tuple[int, ...] = ()
@@ -82,10 +86,10 @@ class Taken:
             yield "contiguous tensors"
 
     may_be_huge: ClassVar[bool] = True
-    """True: calls may have more keys than a 16-bit index can count."""
+    """Whether calls may have more keys than a 16-bit index can count."""
 
     def plan(self, plan: Plan) -> Plan:
-        """Return the plan of a call, unchanged; a subclass adapts it to its widths."""
+        """Return the plan of a call (its chosen options and sizes) unchanged; a subclass adapts it to its widths."""
         return plan
 
     def value_width(self, size: int) -> int:
@@ -93,11 +97,11 @@ class Taken:
         return self.width(size)
 
     def width(self, size: int, *, quartic: bool = False) -> int:
-        """Return the smallest width that the kernel takes and that is at least ``size``; its largest width if none is.
+        """Return the smallest width of at least ``size`` that the kernel takes, or its largest if all are smaller.
 
         Args:
-            size: the width of the call.
-            quartic: whether to prefer a power of four, whose root is a power of two.
+            size: the width of the call's queries and keys.
+            quartic: whether to prefer a power of four, whose square root is a power of two.
         """
         if not self.widths:
             return 4 ** math.ceil(math.log(size, 4)) if quartic else size
@@ -111,7 +115,7 @@ class Taken:
         Args:
             L: the number of queries of the call.
             T: the number of keys of the call.
-            less: whether to round the number of keys down instead of up, if the kernel takes a smaller number.
+            less: whether to round the number of keys down instead of up, if the kernel takes so few keys.
         """
         down = less and self.keys <= T and not self.equal
         T = T // self.keys * self.keys if down else -(-T // self.keys) * self.keys
@@ -122,10 +126,10 @@ class Taken:
         return L, T
 
     def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
-        """Return the call in sizes that the kernel takes.
+        """Return the call, resized to sizes that the kernel takes.
 
-        Queries and keys are repeated or cut; additional rows have no upstream gradient. Columns of keys and values are
-        repeated; additional columns of queries are 0, so that the logits do not change.
+        Queries and keys are repeated or cut; the upstream gradient is 0 in added rows. Columns of keys and values are
+        repeated or cut; added columns of queries are 0, so that the logits do not change.
         """
         sizes = call.sizes
         square = sizes["L"] == sizes["T"]
@@ -135,7 +139,7 @@ class Taken:
         E, M = self.width(sizes["E"], quartic=quartic), self.value_width(sizes["M"])
         if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
             return call
-        single = call.upstream_memory is Memory.SINGLE  # one expanded number cannot be zero in added rows only
+        single = call.upstream_memory is Memory.SINGLE  # a single expanded number cannot be 0 in added rows only
         return call.replace(
             upstream_memory=Memory.CONTIGUOUS if single else call.upstream_memory,
             query=_without(_resize(call.query, {2: L, 3: E}), 3, sizes["E"]),
@@ -146,24 +150,25 @@ class Taken:
             bias=_resize_mask(call.bias, L, T, 0.0),
             lse_upstream=_resize_lse_upstream(call.lse_upstream, L),
             lengths=None if call.lengths is None else np.minimum(call.lengths, (L, T)),
-            # With repeated keys (weights other than 1/2) or fewer columns, a call is no longer exact.
+            # If keys are repeated, weights are no longer powers of two; then, and if columns are cut, a call is no
+            # longer exact.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
 
 
 SHARED = ("of keys", "same")
-"""The levels of the values' width at which the values become columns of the keys."""
+"""The choices for the width of values, in the plan of a call, for which the values are columns of the keys."""
 
 
 @dataclass(frozen=True)
 class Latent(Taken):
-    """The sizes of a kernel whose cache has one width and holds the values in its first columns.
-
-    In each key the columns that are values come first.
+    """The sizes of a kernel that reads keys and values from a single cache, whose first columns are the values.
 
     Attributes:
-        cached, valued: the width of the cache, and the number of its columns that are values.
-        page: the number of keys in a page; 0 for any number.
+        widths: the numbers of columns of keys that the kernel takes if values are not columns of the keys.
+        cached, valued: the number of columns of the cache, and how many of them are the values.
+        one_head: whether the kernel takes only one head of keys and values.
+        page: the number of keys in a page of the cache; 0 for any number.
     """
 
     widths: tuple[int, ...] = (64,)
@@ -181,18 +186,18 @@ class Latent(Taken):
             yield f"pages of {self.page}"
 
     def value_width(self, size: int) -> int:
-        """Return the width of the values."""
+        """Return the only width of values that the kernel takes, whatever ``size`` is."""
         return self.valued
 
     def plan(self, plan: Plan) -> Plan:
-        """Return the plan with the kernel's widths, so that lengths are reduced according to a call's true cost."""
+        """Return the plan of a call with the kernel's widths, so that the plan's lengths fit the call's true cost."""
         shared = plan["values"] in SHARED
         sized = {"width": str(self.cached if shared else self.widths[0])}
         sized |= {"values": "of keys" if shared else str(self.valued)}
         return {**plan, **sized} | ({"group": "one of keys"} if self.one_head else {})
 
     def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
-        """Return the call with only its first head's keys, in the kernel's widths and pages."""
+        """Return the call, resized to the kernel's widths and pages, with only the first head of keys if required."""
         if self.one_head:
             call = call.replace(key=call.key[:, :1], value=call.value[:, :1])
         if self.page and call.page:
@@ -204,16 +209,16 @@ class Latent(Taken):
 
 
 FLASH_MLA = Latent()
-"""The sizes of DeepSeek's models: 512 columns of latent keys, which are the values, and 64 rotated columns."""
+"""The sizes of DeepSeek's models: keys of 512 columns that are also the values, and 64 columns with positions."""
 
 
 def is_power_of_four(size: int) -> bool:
-    """Return whether the size is a power of four, so that its root is a power of two."""
+    """Return whether ``size`` is a power of four, so that its square root is a power of two."""
     return size & (size - 1) == 0 and size.bit_length() % 2 == 1
 
 
 def describe_widths(widths: tuple[int, ...]) -> str:
-    """Return a text on widths: as multiples of a number, as a range, or as a list."""
+    """Return a text on the widths that a kernel takes: as multiples of a number, as a range, or as a list."""
     for multiple in reversed(LENGTHS):
         if multiple > 1 and widths == tuple(width for width in WIDTHS if width % multiple == 0 and width <= widths[-1]):
             limit = "" if widths[-1] == WIDTHS[-1] else f" up to {widths[-1]}"
@@ -233,7 +238,7 @@ def _resize(x: Any, sizes: dict[int, int]) -> Any:
 
 
 def _without(x: Any, axis: int, size: int) -> Any:
-    """Return ``x`` with zeros in place of all entries of an axis from index ``size`` on."""
+    """Return ``x`` with zeros in place of all entries whose index along ``axis`` is at least ``size``."""
     if x.shape[axis] <= size:
         return x
     x = x.copy()
@@ -242,12 +247,12 @@ def _without(x: Any, axis: int, size: int) -> Any:
 
 
 def _resize_lse_upstream(x: Any, L: int) -> Any:
-    """Resize the upstream gradient of the log-sum-exp to L rows; added rows get zero."""
+    """Return the upstream gradient of the log-sum-exp resized to L rows, with zeros in added rows."""
     return None if x is None else _without(_resize(x, {2: L}), 2, x.shape[2])
 
 
 def _resize_mask(mask: Any, L: int, T: int, visible_value: Any) -> Any:
-    """Return the mask resized to other lengths; a row that saw a key still sees one."""
+    """Return the mask resized to L rows and T columns; each row that sees a key before still sees a key."""
     if mask is None:
         return None
     last = mask.ndim - 1

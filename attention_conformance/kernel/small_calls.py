@@ -1,4 +1,8 @@
-"""Small calls of a callable, whose results show how the callable has to be called."""
+"""Small calls of a callable, whose results show how the callable has to be called.
+
+A reading (:class:`attention_conformance.interfaces.signature_reading.Reading`) is a possible meaning of a callable's
+parameters and results. Axes: B batch entries, H heads, L queries, T keys, M columns of values.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +31,16 @@ SIZES = (
     Sizes(B=2, H=4, G=4, L=16, T=16, E=64, M=64),
     Sizes(B=2, H=4, G=4, L=128, T=128, E=64, M=64),
 )
-"""Sizes at which a callable is tried in turn, until it returns an output."""
+"""The sizes of calls that are tried in turn, until the callable returns an output."""
 NEAR = 0.05
-"""The error allowed for half precision, as a share of the largest output.
+"""The allowed error of an output, as a share of the largest output; half precision needs so much.
 
-On random numbers a wrong reading gives an error that is about as large as the largest output.
+On random numbers a callable that is called in a wrong way has an error about as large as the largest output.
 """
 
 
 def record_results(call: Any, results: list[Any]) -> Any:
-    """Return the callable, with its results also appended to a list."""
+    """Return a callable that calls ``call`` and also appends each result to ``results``."""
     if isinstance(call, RemoteKernel):
         return call.recording(results)
 
@@ -48,16 +52,17 @@ def record_results(call: Any, results: list[Any]) -> Any:
 
 
 def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: Any) -> tuple[Any, Any]:
-    """Return the output (B, H, L, M) of a kernel called by a reading, and all of its results.
+    """Return the output (B, H, L, M) of a kernel called by a reading, and everything that the kernel returned.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        reading: the reading.
-        made: the call; its scale is left to the kernel.
+        reading: the reading of the kernel's signature.
+        made: the call, except that the kernel's default scale is used.
         options: further attributes of the request.
 
     Returns:
-        The output and the list of results; None in place of a missing output or list.
+        The output and the returned value. The output is None if the returned value contains none; both are None if the
+        kernel raises an error.
     """
     results: list[Any] = []
     given = {name: kernel.tensor(getattr(made, name)) for name in ("query", "key", "value")}
@@ -68,13 +73,13 @@ def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: A
             returned = kernel.replace(call=recorded, interface=interface_of(reading), reading=reading).run(request)
     except KernelError:
         return None, None
-    except InvalidInput:  # not an output
+    except InvalidInput:  # the kernel returned a value that contains no output
         return None, results[0]
     return float64_of(returned.output), results[0]
 
 
 def distance(output: Any, small_call: AttentionCall, scale: float | None, alignment: Alignment) -> float:
-    """Return the largest error of an output divided by the largest correct entry; infinite if the output is None."""
+    """Return the largest error of an output, divided by the largest correct entry; infinite if the output is None."""
     if output is None:
         return math.inf
     expected = due_rows(small_call, scale, alignment).output.value
@@ -83,20 +88,20 @@ def distance(output: Any, small_call: AttentionCall, scale: float | None, alignm
 
 
 def due_rows(small_call: AttentionCall, scale: float | None, alignment: Alignment) -> Any:
-    """Return the correct results of a call."""
+    """Return the correct results of a call with the given scale (None for 1/√E) and position of the causal diagonal."""
     return AttentionRows(small_call.replace(scale=scale), FORMATS["float64"], alignment)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A reading of a callable, and the distance of its output from the formula's.
+    """A reading of a callable's signature, and how near the callable's output then is to attention.
 
     Attributes:
-        off: distance of its output from the formula's.
+        off: the :func:`distance` between the callable's output and the correct output.
         reading: the reading.
-        scale: the scale of the callable, None for 1/√E.
-        alignment: the alignment of every call, if all are causal.
-        made: the call by which the reading was found.
+        scale: the scale that the callable uses by default; None for 1/√E, with E columns of queries.
+        alignment: the position of the causal diagonal, if the callable is causal in every call.
+        made: the call on which the callable was tried.
     """
 
     off: float
@@ -107,24 +112,24 @@ class Found:
 
 
 def random_mask(small_call: AttentionCall) -> Any:
-    """Draw a boolean mask (B, H, L, T) that shows all rows the first key, which causality also shows them."""
+    """Draw a boolean mask (B, H, L, T) under which all rows see the first key, as they also do in causal calls."""
     visible = np.random.default_rng(0).random(tuple(small_call.sizes[axis] for axis in "BHLT")) < 0.6
     visible[..., 0] = True
     return visible
 
 
 def random_bias(small_call: AttentionCall) -> Any:
-    """Draw a bias (B, H, L, T) of standard normal numbers."""
+    """Draw an additive mask (B, H, L, T) of standard normal numbers."""
     return np.random.default_rng(1).standard_normal(tuple(small_call.sizes[axis] for axis in "BHLT"))
 
 
 def square_call(*, causal: bool) -> AttentionCall:
-    """Return a call with as many queries as keys."""
+    """Return a small call with as many queries as keys, causal or not."""
     return tensors(SIZES[1], Numbers.NORMAL, seed=0).replace(causal=causal)
 
 
 def rightness(kernel: Any) -> float:
-    """Return the share of small calls on which a kernel's output is near the formula's output.
+    """Return the share of small calls on which a kernel's output is correct up to the error NEAR.
 
     The calls are a plain call, a call with each kind of mask that the kernel takes, and a causal call.
 
@@ -143,7 +148,7 @@ def rightness(kernel: Any) -> float:
 
 
 def returns_more(kernel: Any) -> bool:
-    """Return whether the kernel returns more than one tensor without being asked to."""
+    """Return whether the kernel returns something other than a single tensor in a call without options."""
     results: list[Any] = []
     call = kernel.in_own_numbers(tensors(SIZES[0], Numbers.NORMAL, seed=0))
     kernel.replace(call=record_results(kernel.call, results)).output(call)

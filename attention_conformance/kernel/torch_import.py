@@ -1,4 +1,7 @@
-"""Import torch for the modules that call kernels, or raise one sentence: only the extra ``kernels`` needs it."""
+"""Import torch for the modules that call kernels; if it is missing, say how to install it.
+
+torch belongs to the extra ``kernels`` of this package, so it may be missing.
+"""
 
 from __future__ import annotations
 

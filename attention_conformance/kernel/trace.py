@@ -1,4 +1,4 @@
-"""The record of a failure of a kernel: the falsified claims, the calls that falsify them, and the wrong entries."""
+"""The record of a failure of a kernel: the falsified claims, the calls that falsify them, and the wrong numbers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from attention_conformance.claims.call_claims import BIAS_GRADIENT, DROPPED, SIN
 from attention_conformance.claims.empty_rows import claimed_gradients, groups_of_nan
 
 BEYOND = 1e300
-"""The allowed error if rounding may lose all digits: every number except NaN is accepted."""
+"""The allowed error where rounding may lose all digits, so that every number is accepted, but not NaN."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity that a kernel returns.
+    """A quantity that a kernel returns, such as the output or a gradient.
 
     Attributes:
-        name: its name in :class:`attention_conformance.calls.further_rows.FurtherRows`.
-        symbol: its symbol in reports.
-        axes: the axes of its entries.
+        name: the quantity's attribute in :class:`attention_conformance.calls.further_rows.FurtherRows`.
+        symbol: the quantity's symbol in reports.
+        axes: a letter for each axis of the quantity: b batch entry, h head, g head of keys, l query, t key, e column of
+            queries and keys, m column of values.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Quantity:
     axes: str
 
     def of_answer(self, answer: Answer) -> Any:
-        """Return the kernel's numbers for this quantity."""
+        """Return the numbers of an answer for the quantity."""
         return getattr(answer, "weights" if self.name == "returned_weights" else self.name)
 
 
@@ -54,18 +55,18 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         DROPPED: Quantity("output", "output", "bhlm"),
     }
 )
-"""Quantities by the name of the claim about them."""
+"""For each claim that compares results with correct numbers, by its name, the quantity that it compares."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """The numbers of a kernel for one quantity, at least one of which is wrong.
+    """A kernel's numbers for one quantity in a call, and the correct numbers.
 
     Attributes:
-        claim: the claim that is falsified.
-        call: the call for which the numbers were computed.
+        claim: the name of the claim that compares the numbers.
+        call: the call for which the kernel computed the numbers.
         what: the quantity.
-        theirs, due, allowed: the kernel's numbers, the formula's, and their largest allowed difference.
+        theirs, due, allowed: the kernel's numbers, the correct numbers, and their largest allowed differences.
     """
 
     claim: str
@@ -77,13 +78,13 @@ class Entry:
 
     @property
     def off(self) -> Bool[np.ndarray, "..."]:
-        """A mask of the kernel's numbers that are wrong or NaN."""
+        """A boolean mask of the kernel's numbers, True where a number is wrong or NaN."""
         with np.errstate(invalid="ignore"):
             return np.asarray(~(np.abs(self.theirs - self.due) <= self.allowed))
 
     @property
     def is_off(self) -> bool:
-        """Return whether a number is wrong or NaN."""
+        """Whether any of the kernel's numbers is wrong or NaN."""
         return bool(self.off.any())
 
     @property
@@ -95,7 +96,7 @@ class Entry:
         return tuple(int(k) for k in np.unravel_index(int(np.argmax(off)), off.shape))
 
     def describe(self, cause: str = "rounding") -> str:
-        """Return a text on the worst number: its index, the correct number, and its error over the allowed error."""
+        """Return a text on the worst number: its index, the correct number, and the ratio of error to allowed error."""
         at = self.worst
         axes = ", ".join(self.what.axes[-len(at) :])
         place = ", ".join(map(str, at))
@@ -108,7 +109,7 @@ class Entry:
 
 
 def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
-    """Return the numbers of an answer to which a claim refers, together with the correct numbers."""
+    """Return the numbers in a kernel's answer that a claim compares, together with the correct numbers ``rows``."""
     quantity = QUANTITIES[claim]
     of_rows = "returned_weights_after_dropout" if claim == WEIGHTS and rows.call.dropout else quantity.name
     expected, theirs = getattr(rows, of_rows), np.asarray(quantity.of_answer(answer))
@@ -122,9 +123,10 @@ def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
 
 
 def _where_claimed(quantity: Quantity, rows: FurtherRows, expected: Any) -> Bool[np.ndarray, "..."]:
-    """Return a mask of the entries that claims compare.
+    """Return a boolean mask of the entries of a quantity that claims compare.
 
-    Claims cover neither rows that see no key, nor hidden entries of a bias, nor numbers too large for the format.
+    Claims do not compare rows that see no key, gradients of bias entries that are −∞, or gradients too large for the
+    number format.
     """
     if quantity.name in ("output", "log_sum_exp", "returned_weights"):
         return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (expected.ndim - 3)))
@@ -137,18 +139,19 @@ def _where_claimed(quantity: Quantity, rows: FurtherRows, expected: Any) -> Bool
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The calls of a kernel that falsify a capability.
+    """The calls of a kernel by which it fails a capability.
 
     Attributes:
-        capability: its name without ``kernel-``.
+        capability: the name of the capability, without ``kernel-``.
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        calls, answers: the calls up to the falsifying call, and their answers; None for a call that was refused.
-        falsified: names of claims.
-        entries: the numbers of each falsified claim that compares numbers with the correct ones.
-        rows: the correct results of the falsifying call under the conventions that the kernel follows, a
-            :class:`attention_conformance.calls.further_rows.FurtherRows`.
-        drawn: for each tensor that a test draws at random, the line that draws it; the numbers of other tensors are
-            written out.
+        calls, answers: the calls up to the one that falsifies a claim, and the kernel's answers; None for a call that
+            the kernel refused.
+        falsified: the names of the claims that the last call falsifies.
+        entries: the kernel's and the correct numbers for each of these claims that compares them.
+        rows: the correct results of the last call under the conventions that the kernel follows, a
+            :class:`attention_conformance.calls.further_rows.FurtherRows`; None if no results are compared.
+        drawn: for each tensor that a test of the failure draws at random, the line of source that draws it; the numbers
+            of other tensors are written out in the test.
     """
 
     capability: str
@@ -162,16 +165,16 @@ class Trace:
 
     @property
     def call(self) -> AttentionCall:
-        """The call that falsifies the claims."""
+        """The last call, which falsifies the claims."""
         return self.calls[-1]
 
     @property
     def answer(self) -> Answer:
-        """The answer to the call that falsifies the claims."""
+        """The kernel's answer to the last call, which falsifies the claims."""
         answer = self.answers[-1]
         assert answer is not None
         return answer
 
     def replace(self, **changed: Any) -> Trace:
-        """Return the trace with some attributes replaced."""
+        """Return the trace with the attributes ``changed`` replaced."""
         return replace(self, **changed)

@@ -1,7 +1,7 @@
-"""The kernel's process, seen from the judge: requests, answers, and the kernel's writes to tensors.
+"""The kernel's process as the judging process (the judge) uses it: requests, answers, the kernel's writes to tensors.
 
-If the kernel changes its arguments, or later changes results of earlier calls, the judge's copies are changed alike,
-and claims look for changes in these copies.
+If the kernel changes its arguments, or later changes results of earlier calls, the judge's copies of these tensors are
+changed in the same way, so that claims can find the changes in the copies.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from theorems.run.worker import end_as
 PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; from attention_conformance.kernel_process.server import serve; serve()"
 )
-"""The program of the kernel's process, with the import path of this process."""
+"""The Python program of the kernel's process, which takes over the import path of this process."""
 PIPE = 1 << 20
 """The capacity of a pipe in bytes, if the system lets us set it: tensors are larger than the usual 2¹⁶ bytes."""
 CLOSING = 5.0
-"""Seconds to wait for the end of a process that has closed its output."""
+"""The time in seconds to wait for the end of a kernel's process that has closed its output."""
 
 
 class KernelProcess:
     """A process of one kernel, which starts with the first request.
 
-    If the kernel's process ends, the judging process ends in the same way, so that the supervising pool reports the
-    exit code and the case.
+    If the kernel's process ends, the judging process ends with the same exit code or signal, so that its supervisor
+    reports the code and the case.
 
     Attributes:
-        retains_graphs: whether the graphs of the current backward pass will be used again.
+        retains_graphs: whether autograd's graphs must be kept after the current backward pass, to be used again.
     """
 
     def __init__(self, end: Callable[[int], NoReturn] = end_as) -> None:
-        """Take the function to call with the exit code of the kernel's process if that process ends."""
+        """Store the function ``end``, which is called with the exit code if the kernel's process ends."""
         self._end = end
         self._process: subprocess.Popen[bytes] | None = None
         self.retains_graphs = False
@@ -66,14 +66,14 @@ class KernelProcess:
         """Send a request and return its answer.
 
         Args:
-            word: the name of the action, one of those of :class:`attention_conformance.kernel_process.server.Server`.
+            word: the name of the action, a method of :class:`attention_conformance.kernel_process.server.Server`.
             *arguments: the arguments of the action.
-            storages: the tensors' memory, as bytes, that the request sends.
+            storages: the memory of the arguments' tensors, as tensors of bytes, which is sent with the request.
             changes: a list to which the names of settings that the kernel changed are appended.
 
         Raises:
             RaisedElsewhere: the kernel raised an error.
-            InvalidInput: our own code in that process refused the input.
+            InvalidInput: the suite's own code in the kernel's process refused the input.
             NotAnAnswer: the process sent a malformed answer.
         """
         released, self._released = tuple(self._released), []
@@ -104,15 +104,15 @@ class KernelProcess:
         return answer
 
     def keep(self, result: Result) -> None:
-        """Register the results of a call, so that later changes of these results or of the arguments are copied."""
+        """Register the results of a call, so that the kernel's later changes of results or arguments are copied."""
         self._results[result.number] = result
 
     def release(self, number: int) -> None:
-        """Tell the process, with the next request, to release the results of a call."""
+        """Let the next request tell the kernel's process that it may release the results of the call ``number``."""
         self._released.append(number)
 
     def close(self) -> None:
-        """End the process."""
+        """End the kernel's process."""
         if self._process is not None:
             self._process.kill()
             for stream in (self._process.stdin, self._process.stdout):
@@ -144,7 +144,7 @@ class KernelProcess:
         self._end(code)
 
     def _write(self, answer: Answer, storages: Sequence[torch.Tensor]) -> None:
-        """Copy the kernel's changes of arguments and of earlier results to the judge's tensors."""
+        """Copy the changes that the kernel made in arguments and earlier results to the judge's tensors."""
         for entry in answer.items("written"):
             items = checked(entry, list, "what was written")
             if len(items) != 4 or any(type(n) is not int for n in items):
@@ -152,7 +152,7 @@ class KernelProcess:
             number, returned, place, piece = items
             result = self._results.get(number)
             if number and result is None:
-                continue  # released already
+                continue  # the judge no longer has the results
             if returned:
                 buffers = [] if result is None else result.buffers
                 if not 0 <= place < len(buffers):
@@ -174,12 +174,12 @@ class Result:
 
     Attributes:
         number: the number under which the kernel's process keeps the results.
-        storages: the arguments, as bytes.
-        buffers: references to the bytes of each returned tensor, while a tensor uses these bytes.
+        storages: the memory of the call's arguments, as tensors of bytes.
+        buffers: for each returned tensor, a weak reference to its bytes.
     """
 
     def __init__(self, process: KernelProcess, number: int, storages: Sequence[torch.Tensor]) -> None:
-        """Take the process, the number, and the arguments."""
+        """Store the kernel's process, the number of the results, and the memory of the arguments."""
         self.process, self.number, self.storages = process, number, storages
         self.buffers: list[Callable[[], Bytes | None]] = []
 
@@ -190,7 +190,13 @@ class Result:
     def backward(
         self, upstream: Mapping[int, torch.Tensor], of_leaves: Sequence[torch.Tensor], changes: list[str]
     ) -> list[torch.Tensor | None]:
-        """Return the gradients, by the leaves, of the sum of upstream · results; None for a leaf without a gradient."""
+        """Return the gradients of the sum of upstream · results with respect to the tensors ``of_leaves``.
+
+        Args:
+            upstream: the upstream gradients, by the index of the result.
+            of_leaves: the tensors, in the order of the gradients; a tensor without a gradient gets None.
+            changes: a list to which the names of settings that the kernel changed are appended.
+        """
         request = Sent()
         places = {str(number): request.place(u) for number, u in upstream.items()}
         graph = torch.is_grad_enabled()
@@ -216,16 +222,16 @@ class Result:
 
 
 class Sent:
-    """The storages of the tensors in a request, without repetitions."""
+    """The storages (pieces of memory) of the tensors in a request, each of them once."""
 
     def __init__(self) -> None:
-        """Begin without storages."""
+        """Create an empty collection of storages."""
         self.storages: list[torch.Tensor] = []
         self._numbers: dict[int, int] = {}
         self._places: dict[int, tuple[Place, torch.Tensor]] = {}
 
     def place(self, x: torch.Tensor) -> Place:
-        """Return the place of a tensor; the same tensor has the same place."""
+        """Add a tensor's storage if it is new; return the tensor's place, the same object for the same tensor."""
         if id(x) not in self._places:
             storage = x.untyped_storage()
             if storage.data_ptr() not in self._numbers:
@@ -246,5 +252,5 @@ class Sent:
 
     @property
     def leaves(self) -> list[torch.Tensor]:
-        """The tensors that require a gradient, in the order in which they were placed."""
+        """The tensors that require a gradient, in the order in which they were added."""
         return [x for place, x in self._places.values() if place.requires_grad]

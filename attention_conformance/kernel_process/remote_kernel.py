@@ -1,6 +1,7 @@
-"""A kernel in another process, as the judge calls it: tensors are sent to that process, and only data come back.
+"""A kernel in another process, as the judging process (the judge) calls it.
 
-Autograd works across the processes: the backward pass of a call is a second message.
+Tensors are sent to the kernel's process, and only data come back. Autograd works across the two processes: the backward
+pass of a call is a second message.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from attention_conformance.kernel_process.messages import (
 from attention_conformance.kernel_process.process import KernelProcess, Result, Sent
 
 _NUMBERS = count(1)
-"""The numbers by which results are identified."""
+"""The source of the numbers under which the kernel's process keeps the results of calls."""
 
 
 class _Graph(torch.autograd.Function):
-    """An autograd function from the differentiated tensors to the results of a call."""
+    """A call of the kernel as a function of autograd, from the tensors that require gradients to the results."""
 
     @staticmethod
     def forward(
@@ -65,19 +66,19 @@ class RemoteKernel:
     """The callable of a :class:`attention_conformance.kernel.kernel.Kernel` that runs in another process.
 
     Attributes:
-        process: its process.
-        source: MODULE:CALLABLE.
-        parameters: its parameters and their defaults.
-        type_name: the name of its type.
-        file: the file that defines it, for a digest; empty if there is none.
-        compiles: whether it may be torch code, which ``torch.compile`` can compile.
+        process: the process in which the kernel runs.
+        source: the kernel's name, MODULE:CALLABLE.
+        parameters: the defaults of the kernel's parameters, by name.
+        type_name: the name of the callable's type.
+        file: the file that defines the callable, of which a digest is made; empty if there is none.
+        compiles: whether the callable may be PyTorch code, which ``torch.compile`` can compile.
     """
 
     def __init__(self, source: str, process: KernelProcess | None = None) -> None:
-        """Import the kernel in its process.
+        """Import the kernel in its own process, a new one if none is given.
 
         Raises:
-            InvalidInput: the kernel cannot be imported there.
+            InvalidInput: the kernel's process cannot import the kernel.
         """
         self.source = source
         self.process = process or KernelProcess()
@@ -106,20 +107,20 @@ class RemoteKernel:
         return other
 
     def with_constants(self, **constants: Any) -> RemoteKernel:
-        """Return the kernel with further arguments in every call."""
+        """Return the kernel, called with the further keyword arguments ``constants`` in every call."""
         return self._with(constants=self._constants | constants)
 
     def recording(self, returned: list[Any]) -> RemoteKernel:
-        """Return the kernel as a callable that also appends its results to a list."""
+        """Return the kernel, which then also appends everything that it returns to the list ``returned``."""
         return self._with(returned=returned)
 
     def profiled(self, operators: set[str]) -> RemoteKernel:
-        """Return the kernel as a callable that also adds to a set the names of the PyTorch operators that it calls."""
+        """Return the kernel, which then also adds the names of PyTorch's operators that it calls to ``operators``."""
         return self._with(operators=operators)
 
     @contextmanager
     def compiled(self, state: Any) -> Iterator[RemoteKernel]:
-        """Yield the kernel compiled by ``torch.compile`` in its process."""
+        """Yield the kernel, compiled by ``torch.compile`` in its own process as the state of a call requires."""
         self.process.request("compile", state)
         try:
             yield self._with(compiled=True)
@@ -127,15 +128,15 @@ class RemoteKernel:
             self.process.request("stop_compiling")
 
     def number_of_graphs(self) -> int:
-        """Return the number of graphs that were compiled in its process."""
+        """Return the number of graphs that ``torch.compile`` has compiled in the kernel's process."""
         return self.process.request("graphs").number("number")
 
     def seed(self, seed: int) -> None:
-        """Set the seed of PyTorch in its process."""
+        """Set PyTorch's seed in the kernel's process."""
         self.process.request("seed", seed)
 
     def fill(self, place: int, size: int) -> None:
-        """Keep `size` NaN in the kernel's process, instead of those of an earlier call with this `place`."""
+        """Put a tensor of ``size`` NaN into slot ``place`` of the kernel's process, and free the slot's former one."""
         self.process.request("fill", place, size)
 
     def run(
@@ -150,8 +151,8 @@ class RemoteKernel:
         """Return the kernel's results for a request, which the interface turns into arguments in the kernel's process.
 
         Args:
-            interface: the interface.
-            reading: the way to call the kernel, if small calls decided the way.
+            interface: the kernel's interface.
+            reading: the meaning of the kernel's signature, if it was inferred from small calls.
             request: the request.
             contiguous: whether the kernel takes only contiguous tensors.
             changes: a list to which the names of settings that the kernel changes, also in its backward pass, are
@@ -195,7 +196,7 @@ class RemoteKernel:
 
 
 def _returned(answer: Answer, result: Result, leaves: list[torch.Tensor], changes: list[str]) -> Returned:
-    """Return the results in an answer; a result other than a tensor becomes an :class:`Other`."""
+    """Return the results that an answer describes; a result other than a tensor becomes an :class:`Other`."""
     described = answer.items("results")
     if len(described) != len(Returned._fields):
         refuse("the number of results")
@@ -220,18 +221,18 @@ def _returned(answer: Answer, result: Result, leaves: list[torch.Tensor], change
 
 
 def _nothing() -> None:
-    """Return None, in place of a reference to the bytes of a tensor that has none."""
+    """Return None: this function stands in place of a weak reference for a tensor without entries."""
 
 
 class Other:
-    """A result other than a tensor.
+    """A result of the kernel that is not a tensor.
 
     Attributes:
-        kind: the name of its type in messages.
+        kind: the name of the result's type, for messages.
     """
 
     def __init__(self, kind: str) -> None:
-        """Take the name of its type."""
+        """Store the name of the result's type."""
         self.kind = kind
 
 
@@ -239,7 +240,7 @@ class Default:
     """A parameter's default value, of which the judge knows only the name of the type."""
 
     def __init__(self, name: str) -> None:
-        """Take the name of its type."""
+        """Store the name of the default's type."""
         self.name = name
 
 
@@ -271,7 +272,7 @@ def _default(entry: Any) -> Any:
 
 
 def _tree(entry: Any, answer: Answer) -> Any:
-    """Return the nested tuples and mappings of a result from their description in an answer."""
+    """Return the nested tuples, mappings and tensors that ``entry``, part of an answer, describes."""
     kind, value = _pair(entry)
     if kind == "mapping":
         parts = [_pair(part) for part in checked(value, list, "a mapping")]
@@ -285,7 +286,7 @@ def _tree(entry: Any, answer: Answer) -> Any:
 
 @cache
 def remote_kernel(source: str) -> RemoteKernel:
-    """Return the kernel named ``source`` in a process of its own; the result is cached.
+    """Return the kernel that ``source`` names, run in a process of its own; the result is cached.
 
     Raises:
         InvalidInput: the kernel cannot be imported.
@@ -299,11 +300,12 @@ def _writer(source: str) -> RemoteKernel:
 
 
 def write_test(call: RemoteKernel, trace: Any, line: str) -> tuple[str, str]:
-    """Return the source of a test of a failure and "", or "" and why there is none; a third process writes it.
+    """Return a pair: the source of a test of a failure and "", or "" and the reason why there is no test.
 
-    The test contains the correct numbers, which the judged process must not see.
+    A third process writes the test and runs it on the kernel: the test contains correct numbers, which the process in
+    which the kernel is judged must not see.
     """
-    if len(pickle.dumps(trace)) > LARGEST_CONTENT // 2:  # the rest of the message is far shorter
+    if len(pickle.dumps(trace)) > LARGEST_CONTENT // 2:  # the message contains little besides the trace
         return "", "the call has too many numbers for a test"
     writer = _writer(call.source)
     answer = writer.process.request("test", trace, line)

@@ -1,4 +1,4 @@
-"""The construction of an answer in the kernel's process: fields of JSON, and the raw bytes of tensors."""
+"""The construction of an answer in the kernel's process: fields of JSON, and pieces of raw bytes for tensors."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from attention_conformance.kernel_process.messages import NAMES
 
 
 class Reply:
-    """An answer under construction: fields of JSON, and raw bytes."""
+    """An answer under construction, with fields of JSON by name, and pieces of raw bytes."""
 
     def __init__(self) -> None:
-        """Begin without fields and without bytes."""
+        """Create an answer without fields and without raw bytes."""
         self.fields: dict[str, Any] = {}
         self.pieces: list[Any] = []
 
     def piece(self, raw: torch.Tensor) -> int:
-        """Add bytes and return their number."""
+        """Add a piece of raw bytes, and return its index."""
         self.pieces.append(raw.numpy())
         return len(self.pieces) - 1
 
     def tensor(self, x: torch.Tensor) -> tuple[list[Any], torch.Tensor]:
-        """Add a tensor; return its description and its bytes."""
+        """Add a tensor; return the list that describes it in the answer, and a copy of its bytes."""
         raw = bytes_of(x)
         return [NAMES[x.dtype], list(x.shape), bool(x.requires_grad), self.piece(raw)], raw
 
 
 def bytes_of(x: torch.Tensor) -> torch.Tensor:
     """Return a copy of the bytes of a tensor, in the order of its entries."""
-    # Whatever the strides of x, the copy is contiguous. Copying also evaluates lazy tensors.
+    # The copy is contiguous whatever the strides of x are. To copy a lazy tensor is also to evaluate it.
     copy = torch.empty(tuple(x.shape), dtype=x.dtype)
     copy.copy_(x.detach())
     return copy.reshape(-1).view(torch.uint8)
 
 
 def raised(error: BaseException) -> dict[str, Any]:
-    """Return the fields that describe an exception."""
+    """Return the fields of an answer that describe an exception which the kernel raised."""
     compiler = sys.modules.get("torch._dynamo.exc")
     return {
         "raised": type(error).__name__[:200],
@@ -50,7 +50,7 @@ def raised(error: BaseException) -> dict[str, Any]:
 
 
 def tree(value: Any, reply: Reply) -> list[Any]:
-    """Return a description of a nested result: its kind (a tuple or list, a mapping, a tensor), and its parts."""
+    """Return a description of what a kernel returned: its kind (mapping, tuple, tensor or other), and its parts."""
     if isinstance(value, Mapping):
         return ["mapping", [[str(name)[:200], tree(part, reply)] for name, part in value.items()]]
     if isinstance(value, tuple | list):
@@ -61,7 +61,7 @@ def tree(value: Any, reply: Reply) -> list[Any]:
 
 
 def default_of(value: Any) -> list[Any]:
-    """Return a description of a parameter's default: its kind and value, or for most objects the name of the type."""
+    """Return a description of a parameter's default: its kind and value, or, for most objects, the name of its type."""
     if value is Mark.REQUIRED:
         return ["required"]
     if isinstance(value, torch.dtype) and value in NAMES:

@@ -1,6 +1,7 @@
-"""The kernel's process: it imports the kernel, calls it on tensors from the judge, and sends back the results.
+"""The kernel's process: it imports the kernel, calls it on tensors from the judging process, and returns the results.
 
-This process knows neither the correct results, nor which claim a call tests, nor later calls.
+The kernel's process knows neither the correct results, nor which claim a call tests, nor later calls. A storage is the
+memory of one or more tensors.
 """
 
 from __future__ import annotations
@@ -45,34 +46,38 @@ from reference_attention.errors import InvalidInput
 from theorems.run.worker import channel, single_threaded
 
 MOST_MEMORY = 1 << 28
-"""The limit in bytes of the storages kept for later calls with a tensor at the same address in the judge's memory."""
+"""The limit in bytes of the storages that are kept, each for a storage at a certain address of the judging process."""
 
 
 @dataclass(eq=False)
 class Memory:
-    """A storage that the kernel reads and perhaps writes, with a copy of the bytes that the judge has for it.
+    """A storage that the kernel reads and perhaps writes, with a copy of the bytes that the judging process has for it.
 
-    Each storage of the judge corresponds to the same storage here in every call: a kernel that remembers an address
-    finds new numbers there, as it would in a single process.
+    A storage of the judging process has the same storage in the kernel's process in every call: a kernel that remembers
+    an address finds new numbers there, as it would in a single process.
+
+    Attributes:
+        own: the bytes of the storage.
+        known: the bytes as the judging process has them.
     """
 
     own: torch.Tensor
     known: torch.Tensor
 
     def changed(self) -> bool:
-        """Return whether the kernel has written to the storage."""
+        """Return whether the kernel has written other bytes to the storage."""
         return not torch.equal(self.own, self.known)
 
 
 @dataclass(eq=False)
 class Result:
-    """The results of a call, kept until the judge releases them.
+    """The results of a call, kept until the judging process releases them.
 
     Attributes:
-        tensors: the tensors among the results, by their number.
-        known: for each tensor, the bytes that the judge has received.
-        leaves: the tensors that require a gradient.
-        memory: the storages of its arguments.
+        tensors: the tensors among the results, in order.
+        known: for each of these tensors, the bytes as the judging process has them.
+        leaves: the arguments of the call that require a gradient.
+        memory: the storages of the call's arguments.
     """
 
     tensors: list[torch.Tensor]
@@ -81,7 +86,10 @@ class Result:
     known: list[torch.Tensor] = field(default_factory=list)
 
     def add(self, x: Any, reply: Reply) -> Any:
-        """Add a result to the answer; return the description of a tensor, None, or the name of another type."""
+        """Add a result to the answer; return what describes it there.
+
+        The description is a list for a tensor, None for None, and the name of the type for another object.
+        """
         if x is None:
             return None
         if not isinstance(x, torch.Tensor) or x.dtype not in NAMES:
@@ -93,10 +101,10 @@ class Result:
 
 
 class Server:
-    """The kernel, its storages and its results."""
+    """The kernel together with the storages and results that its process keeps; one method for each kind of request."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        """Take the stream from which storages are read."""
+        """Store the stream from which the bytes of storages are read."""
         self._stream = stream
         self._memory: OrderedDict[tuple[int, int], Memory] = OrderedDict()
         self._kept = 0
@@ -108,7 +116,7 @@ class Server:
         self._parameters: Parameters = {}
 
     def answer(self, request: Request, lengths: list[int], reply: Reply) -> None:
-        """Carry out a request and fill in the reply."""
+        """Carry out a request, whose storages have the given lengths in the stream, and fill in the reply."""
         for number in request.released:
             self._results.pop(number, None)
         memory = [self._receive(place, length) for place, length in zip(request.storages, lengths, strict=True)]
@@ -131,7 +139,7 @@ class Server:
         reply.fields["written"] = [*self._written(memory, reply)]
 
     def _receive(self, place: tuple[int, int], length: int) -> Memory:
-        """Return the storage for an address and length, filled with the next bytes of the stream."""
+        """Return the storage kept for ``place``, an address and a length, filled with the next bytes of the stream."""
         memory = self._memory.pop(place, None)
         if memory is None:
             memory = Memory(torch.empty(length, dtype=torch.uint8), torch.empty(0))
@@ -145,10 +153,11 @@ class Server:
         return memory
 
     def _written(self, memory: list[Memory], reply: Reply) -> Iterator[list[int]]:
-        """Yield the changes of results, and of the arguments of all requests, that the judge does not know yet.
+        """Yield the kernel's changes of results and arguments that the judging process does not know yet.
 
-        Each change has four numbers: the number of the result (0 for this request), 0 for an argument or 1 for a
-        returned tensor, the tensor's number, and the number of the piece with its bytes.
+        The arguments are those of the present request and of all calls whose results are kept. Each change has four
+        numbers: the number of the kept result (0 for the present request), 0 for an argument or 1 for a returned
+        tensor, the index of the argument's storage or of the tensor, and the index of the piece with the new bytes.
         """
         ids: set[int] = set()
         for number, arguments in ((0, memory), *((n, result.memory) for n, result in self._results.items())):
@@ -165,7 +174,7 @@ class Server:
                     yield [number, 1, place, reply.piece(now)]
 
     def _tensors(self, fields: Mapping[str, Any], memory: list[Memory]) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Return the fields with each Place replaced by its tensor, and the tensors that require a gradient."""
+        """Return the fields with each Place replaced by the tensor there, and the tensors that require a gradient."""
         by_identity: dict[int, torch.Tensor] = {}
         leaves: list[torch.Tensor] = []
 
@@ -238,10 +247,11 @@ class Server:
         changed_settings: list[str],
         reply: Reply,
     ) -> None:
-        """Compute the gradients, by the leaves, of the sum of upstream · results.
+        """Compute the gradients of the sum of upstream · results with respect to the arguments that require them.
 
-        The gradient of this sum gives the kernel a contiguous upstream gradient; an upstream gradient with another
-        layout is passed directly, as in :func:`attention_conformance.kernel.answers._gradients`.
+        To differentiate the sum gives the kernel's backward pass a contiguous upstream gradient. An upstream gradient
+        with another memory layout is passed to autograd directly, as in
+        :func:`attention_conformance.kernel.answers._gradients`.
         """
         result = self._results[number]
         by_number, _ = self._tensors(upstream, memory)
@@ -256,7 +266,7 @@ class Server:
         reply.fields["gradients"] = [None if x is None else reply.tensor(x)[0] for x in gradients]
 
     def _open(self, source: str, reply: Reply) -> None:
-        """Import the kernel and describe it."""
+        """Import the kernel, and describe its parameters, attributes, file and type in the reply."""
         self._kernel = import_callable(source)
         self._parameters = parameters_of(self._kernel)
         try:
@@ -294,7 +304,7 @@ class Server:
 
 
 def contiguous(x: Any) -> Any:
-    """Return a contiguous tensor with the same numbers as ``x``; return other values unchanged."""
+    """Return a contiguous tensor with the numbers of the tensor ``x``; return anything but a tensor unchanged."""
     return x.contiguous() if isinstance(x, torch.Tensor) else x
 
 
@@ -311,6 +321,6 @@ def serve() -> None:
             os._exit(0)
         reply = Reply()
         server.answer(pickle.loads(content), lengths, reply)
-        if os.getpid() != this_process:  # the kernel forked this process, and this is the copy
+        if os.getpid() != this_process:  # the kernel forked the process, and this code runs in the copy
             os._exit(0)
         send(outgoing, number, json.dumps(reply.fields, allow_nan=False).encode(), reply.pieces)

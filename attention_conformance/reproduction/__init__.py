@@ -1,1 +1,1 @@
-"""A failing call as a test function that needs only torch and the kernel: how the function is written and run."""
+"""The source of test functions: each makes a failing call of a kernel and needs only torch and the kernel."""

@@ -1,4 +1,4 @@
-"""A call of the kernel as a function in a test: the kernel's arguments, and the path to the output in its results."""
+"""The source of a test's function that calls the kernel: the arguments, and how to get the output from the results."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ OWN = ("query", "key", "value")
 
 @dataclass(frozen=True, eq=False)
 class Calling:
-    """A call of the kernel as a function in a test, which the test's function ``run`` calls.
+    """A function in a test that calls the kernel; the test passes the function to ``printed_functions.run``.
 
     Attributes:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        call: the call, in the kernel's numbers.
-        renamed: the name of each tensor that has another name in the test than in the call.
-        further: the text of further arguments of the kernel.
+        call: the call, with tensors rounded to the kernel's number format.
+        renamed: an expression in the test for each tensor of the call whose name in the test is not its own.
+        further: the source of further arguments of the kernel.
         callee: the kernel's name in the test.
-        weights: whether the test uses the returned weights.
-        is_forward: whether no check uses gradients.
-        looked_at: names of the gradients that checks use, including those of sinks and a bias.
+        weights: whether the test uses the returned attention weights.
+        is_forward: whether the test computes no gradients.
+        looked_at: names of the claims that the test checks, among them those on gradients of sinks and of a bias.
     """
 
     kernel: Any
@@ -45,11 +45,11 @@ class Calling:
 
     @property
     def wants(self) -> str:
-        """The letters among q, k and v of the tensors whose gradients the call requests."""
+        """The letters, among q, k and v, of the tensors whose gradients the call requests."""
         return self.call.wants if self.kernel.differentiable else ""
 
     def made(self, attend: str = "attend", **options: str) -> str:
-        """Return the text of a call of ``run`` with the function named ``attend``."""
+        """Return the source of a call of ``run`` with the function that is named ``attend`` and further options."""
         arguments = [attend, *(self.renamed.get(name, name) for name in OWN)]
         if self.wants and not self.is_forward:
             upstreams = ["upstream", *(["lse_upstream"] if self.call.lse_upstream is not None else [])]
@@ -59,12 +59,12 @@ class Calling:
         return f"run({', '.join([*arguments, *(f'{name}={text}' for name, text in options.items())])})"
 
     def function(self, name: str = "attend") -> str:
-        """Return the source of the function, which returns the output, and other results that checks use, by name."""
+        """Return the source of the function, which returns by name the output and other results that checks use."""
         return f"\ndef {name}(query, key, value):\n{indent(self.forward)}\n"
 
     @cached_property
     def forward(self) -> Sequence[str]:
-        """Return the body of the function."""
+        """The body of the function, as source."""
         kernel, call = self.kernel, self.call
         tensors = {name: place_tensor(kernel.tensor(getattr(call, name)), memory_of(name, call)).tensor for name in OWN}
         masks = {name: mask.tensor for name, mask in masks_of(kernel, call).items()}

@@ -1,4 +1,4 @@
-"""The comparisons of a test: results against the textbook formula, within rounding."""
+"""The source of a test's comparisons of results with the textbook formula, within rounding."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RESULTS: Mapping[str, str] = MappingProxyType(
     | {"query_gradient": "dq", "key_gradient": "dk", "value_gradient": "dv"}
     | {"sink_gradient": "dsinks", "bias_gradient": "dbias"}
 )
-"""The names of results in a printed test, by the names of the results in an answer."""
+"""The name of each result in a printed test, by the result's attribute in an answer of a kernel."""
 
 
 def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
-    """Yield the lines of a check that compares the kernel's numbers in ``entry`` with the correct numbers."""
+    """Yield the lines of a test that compare the kernel's numbers with the correct ones, for the quantity ``entry``."""
     allowed, name = _allowance(entry), RESULTS[entry.what.name]
     if entry is trace.entries[0]:
         stored = f" and its result in {trace.kernel.dtype}" if entry.call.exact and trace.kernel.dtype in HALF else ""
@@ -37,7 +37,7 @@ def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
 
 
 def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
-    """Return the allowed error with a few digits: one number, or a number per entry if one would hide errors."""
+    """Return the allowed error of each number with a few digits: if no error is hidden, one bound for all numbers."""
     finite = np.isfinite(entry.allowed)
     with np.errstate(invalid="ignore"):
         off = np.where(np.isnan(entry.theirs), np.inf, np.abs(entry.theirs - entry.due))
@@ -50,7 +50,7 @@ def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
 
 
 def due_line(call: AttentionCall, alignment: Any, **further: str) -> str:
-    """Return the line of a test that computes ``due``, the formula's results; ``further`` has options as text."""
+    """Return the line of a test that computes ``due``, the correct results; ``further`` is the source of options."""
     sizes, cut = call.sizes, f"[..., :{call.sizes['T']}]" if call.beyond else ""
     options = {"scale": f"1 / math.sqrt({sizes['E']})" if call.scale is None else repr(call.scale)}
     for name in ("score_mod", "bias", "slopes", "visible", "mask_mod", "lengths", "sinks", "lse_upstream", "descales"):

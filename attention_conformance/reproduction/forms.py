@@ -1,4 +1,7 @@
-"""The lines of a test that compares a call with the textbook formula, or two calls with each other."""
+"""The lines of a test that compares a call with the textbook formula, or two calls with each other.
+
+In a test, ``found`` are the results of a call, ``due`` the correct results, ``once`` and ``again`` those of two calls.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ FLIPPED = "*(-x.flip(2) for x in (query, key, value))"
 
 @dataclass(frozen=True)
 class Form:
-    """The lines of a test of a failing call.
+    """The form of a test of a failing call, which yields the test's lines.
 
     Attributes:
-        trace: the failing call.
-        guards: whether NaN surround each tensor in memory.
-        backward: whether to make a backward pass that no check uses.
+        trace: the failing call and the claims that it falsifies.
+        guards: whether the test surrounds each tensor in memory by NaN.
+        backward: whether the test makes a backward pass even if no check uses gradients.
     """
 
     trace: Trace
@@ -59,35 +62,35 @@ class Form:
             return self.two_calls(*calls[-2:])
         if self.trace.capability == "hidden-keys":
             with_nan = next(k for k, call in enumerate(calls) if np.isnan(call.key).any())
-            return self.two_calls(*calls[with_nan - 2 : with_nan])  # the two calls before the one with NaN
+            return self.two_calls(*calls[with_nan - 2 : with_nan])  # the two calls just before the call with NaN
         return self.comparison()
 
     def calling(self, call: AttentionCall | None = None, **further: Any) -> Calling:
-        """Return the function that makes the given call, by default the falsifying call."""
+        """Return the test's function that makes ``call``, by default the call that falsifies the claims."""
         looked_at = tuple(entry.claim for entry in self.trace.entries)
         return Calling(self.trace.kernel, call or self.trace.call, looked_at=looked_at, **further)
 
     def tensors(self, call: AttentionCall, **renamed: str) -> Iterator[str]:
-        """Return the lines that create the tensors of a call."""
+        """Return the lines that create the tensors of a call, under the names ``renamed`` where they have one."""
         return tensor_lines(self.trace, call, self.guards, renamed)
 
     def due(self, **further: str) -> str:
-        """Return the line that computes the correct results."""
+        """Return the line that computes ``due``, the correct results; ``further`` is the source of options."""
         return due_line(self.trace.call, self.trace.kernel.alignment, **further)
 
     def checks(self) -> list[str]:
-        """Return the lines that check numbers."""
+        """Return the lines that compare the results of the call with the correct results."""
         return [line for entry in self.trace.entries for line in check_lines(self.trace, entry)]
 
     def comparison(self) -> Iterator[str]:
-        """Yield the lines that make a call in its state and compare it with the formula."""
+        """Yield the lines that make the failing call, in the call's state, and compare the results with the formula."""
         trace, kernel, call, claims = self.trace, self.trace.kernel, self.trace.call, {*self.trace.falsified}
         gradients = [entry.what.name for entry in trace.entries if entry.what.name.endswith("gradient")]
         is_convention = bool(claims & {EMPTY, WITHOUT_KEYS})
         is_forward = not (self.backward or gradients or is_convention)
         calling = self.calling(weights=WEIGHTS in claims, is_forward=is_forward)
         empty = ~call.visibility(kernel.alignment).any(axis=-1) & ~call.absent
-        # If rows see no key, dK and dV depend on the convention that the kernel follows in these rows.
+        # Some rows see no key: dK and dV depend on the kernel's convention for the results of these rows.
         follows = empty.any() and {"key_gradient", "value_gradient"} & {*gradients}
         yield from self.tensors(call)
         if trace.entries and not follows and not call.dropout:
@@ -126,7 +129,7 @@ class Form:
             yield from self.dropout() if call.dropout else self.checks()
 
     def in_its_state(self, calling: Calling) -> Iterator[str]:
-        """Yield the lines that compute ``found`` by a call in its state."""
+        """Yield the lines that compute ``found`` by a call, with the other calls that the call's state requires."""
         call, kernel = calling.call, calling.kernel
         state, options = call.state, {}
         if state in CONTEXTS and state is not State.REPLAYED:
@@ -164,7 +167,7 @@ class Form:
         yield wrap(f"found = {calling.made(**options)}")
 
     def dropout(self) -> Iterator[str]:
-        """Yield the lines that check the dropped weights, which the output shows because values are the identity."""
+        """Yield the lines that check dropped weights: the values are the identity, so the output is the weights."""
         trace, p, checks = self.trace, self.trace.call.dropout, self.checks()
         yield 'kept = found["output"].detach().cpu() != 0  # the values are the identity: the output is the weights'
         yield self.due().replace("due =", "whole =")
@@ -180,13 +183,13 @@ class Form:
         if checks:
             yield self.due(kept=f"kept.double() / {1 - p!r}")
         for line in checks:
-            if line.startswith('check("weights"'):  # a kernel may also return the weights before dropout
+            if line.startswith('check("weights"'):  # a correct kernel may return the weights before dropout instead
                 yield 'if not ((found["weights"].detach().cpu().double() - whole["weights"]).abs() <= allowed).all():'
                 line = f"    {line}"
             yield line
 
     def same_bits(self) -> Iterator[str]:
-        """Yield the lines that repeat a call, once or thousands of times, and compare the results bit for bit."""
+        """Yield the lines that repeat the failing call, once or thousands of times, and compare the results' bits."""
         calling = self.calling()
         yield from self.tensors(self.trace.call)
         yield calling.function()
@@ -196,7 +199,7 @@ class Form:
         yield "    for name in once:\n        check_same(name, again[name], once[name])"
 
     def two_calls(self, first: AttentionCall, second: AttentionCall) -> Iterator[str]:
-        """Yield the lines of two calls, parts of whose results have to agree bit for bit."""
+        """Yield the lines that make two calls and compare those results that have to agree bit for bit."""
         first, second = (call.replace(state=State.ONCE) for call in (first, second))
         claims, renamed = {*self.trace.falsified}, _names_of_others(first, second)
         is_forward = bool(claims & {RESCALED, REDRAWN})
@@ -221,7 +224,10 @@ class Form:
             yield from self.hidden_keys(first, second)
 
     def hidden_keys(self, clean: AttentionCall, poisoned: AttentionCall) -> Iterator[str]:
-        """Yield the lines that compare those results that other numbers in hidden keys must not change."""
+        """Yield the lines that compare the results of two calls that differ only in hidden keys and values.
+
+        Compared are the results on which the hidden keys must have no influence.
+        """
         visible = clean.visibility(self.trace.kernel.alignment)
         changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
         clear = ~(visible & changed).any(axis=-1) & visible.any(axis=-1)
@@ -238,7 +244,7 @@ class Form:
                 yield '    assert (again[name][:, :, hidden] == 0).all(), f"{name} of hidden keys is not 0"'
 
     def compiled(self) -> Iterator[str]:
-        """Yield the lines that compile the kernel, call it on other sizes, and then make and check the call."""
+        """Yield the lines that compile the kernel, call it on other sizes, and then make and check the failing call."""
         trace, call = self.trace, self.trace.call.replace(state=State.ONCE)
         calling = self.calling(call, callee="compiled")
         yield from self.tensors(call)
@@ -256,7 +262,7 @@ class Form:
         yield from self.checks()
 
     def parameters(self) -> Iterator[str]:
-        """Yield the lines that fail if the kernel accepts values of a parameter, but none changes the output."""
+        """Yield the lines that try values of an ignored parameter, and fail if no accepted value changes the output."""
         kernel = self.trace.kernel
         call = kernel.in_own_numbers(call_to_exercise()).replace(wants="")
         name = of_kind(kernel.accounts, Account.IGNORED)[0]
@@ -277,7 +283,7 @@ def _by_name(names: Sequence[str]) -> str:
 
 
 def _names_of_others(first: AttentionCall, second: AttentionCall) -> Mapping[str, str]:
-    """Return an expression for each array of a second call: an array of the first call, a part of it, or a new name."""
+    """Return an expression for each array of a second call: an array of the first call, part of one, or a new name."""
     names = {}
     for name in (*TENSORS, *OPTIONS):
         x, y = getattr(first, name), getattr(second, name)

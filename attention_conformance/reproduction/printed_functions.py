@@ -1,4 +1,7 @@
-"""Functions that printed tests call; a file of tests contains those that it calls. They need only torch."""
+"""Functions that printed tests call; each file of tests contains the source of those that its tests need.
+
+The functions need only torch.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,22 @@ inf, nan = math.inf, math.nan
 
 
 def numbers(entries: list[float], *shape: int) -> Tensor:
-    """Return a float64 tensor."""
+    """Return the entries as a float64 tensor of the given shape."""
     return torch.tensor(entries, dtype=torch.float64).reshape(shape)
 
 
 def drawn(seed: int, *shape: int) -> Tensor:
-    """Return whole numbers from -3 to 3, in float64."""
+    """Return a float64 tensor of random whole numbers from -3 to 3."""
     return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed)).double()
 
 
 def own_of(x: Tensor) -> Tensor:
-    """Return a tensor with a single entry on each axis along which it is expanded."""
+    """Return the part of x that holds each number in memory once: index 0 on each axis along which x is expanded."""
     return x[tuple(slice(1) if stride == 0 else slice(None) for stride in x.stride())]
 
 
 def strided(x: Tensor, *strides: int, offset: int = 0) -> Tensor:
-    """Return a copy with the given strides in memory, with NaN between its entries, and 64 NaN before and after it."""
+    """Return a copy of x with the given strides in memory, NaN between its entries, and 64 NaN before and after."""
     size = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, strides, strict=True))
     memory = x.new_full((size + offset + 128,), False if x.dtype == torch.bool else nan)
     placed = memory.as_strided(x.shape, strides, 64 + offset)
@@ -38,7 +41,7 @@ def strided(x: Tensor, *strides: int, offset: int = 0) -> Tensor:
 
 
 def memory_of(x: Tensor) -> Tensor:
-    """Return a copy of all numbers in a tensor's storage, including those around the tensor."""
+    """Return a copy of all numbers in the memory of x, including those around its entries."""
     return x.new_empty(0).set_(x.untyped_storage()).detach().clone()
 
 
@@ -54,7 +57,10 @@ def run(
     before_backward: Any = None,
     **further: Tensor,
 ) -> dict[str, Any]:
-    """Call attend; return its results, and the gradients of the tensors named in wants and of further tensors."""
+    """Call attend, and return its results and gradients by name.
+
+    There are gradients with respect to further tensors and to those of query, key and value whose letter is in wants.
+    """
     tensors = {"dq": query, "dk": key, "dv": value}
     tensors = {name: x.detach().requires_grad_(name[1] in wants) for name, x in tensors.items()}
     leaves = {name: x for name, x in tensors.items() if x.requires_grad}
@@ -93,7 +99,7 @@ def attention(
     kept: float | Tensor = 1.0,  # factors of weights under dropout
     empty_rows: int = 0,  # rows that see no key: 0 zeros, 1 the mean of all values, 2 the mean with its gradient
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return softmax(scale · q kᵀ) v, its log-sum-exp and its weights, by the textbook formula."""
+    """Return the output softmax(scale · q kᵀ) v, the log-sum-exps and the weights, by the textbook formula."""
     key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
     i, j = torch.arange(query.shape[2])[:, None], torch.arange(key.shape[2])
     ahead = j - i - diagonal
@@ -133,7 +139,7 @@ def attention(
 def part_of(
     query: Tensor, key: Tensor, value: Tensor, places: list[int], *, scale: float, visible: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return output and log-sum-exp over the keys at these places, to be merged with results on other keys."""
+    """Return the output and log-sum-exp of attention to the keys at the given places only."""
     q, k, v = query.double(), key.double()[:, :, places], value.double()[:, :, places]
     output, lse, _ = attention(q, k, v, scale=scale, visible=None if visible is None else visible[..., places])
     return output.to(query.dtype), lse.to(torch.promote_types(query.dtype, torch.float32))
@@ -150,9 +156,9 @@ def textbook(
     descales: Tensor | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the formula's results and gradients in float64 for the arguments of the kernel.
+    """Return the correct results and gradients in float64 for the arguments of the kernel.
 
-    If values are shared, they are the first columns of the keys; descales are factors of query, key and value.
+    If shared is True, the values are the first columns of the keys; descales are factors of query, key and value.
     """
     tensors = {
         "dq": query,
@@ -179,7 +185,7 @@ def textbook(
 
 
 def check(name: str, found: Tensor | None, due: Tensor, allowed: float | Tensor) -> None:
-    """Check that each entry differs from the due entry by at most the allowed error; an infinite one allows all."""
+    """Check that each entry of found differs from that of due by at most allowed; if allowed is inf, it may be any."""
     if found is None:
         raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()
@@ -191,7 +197,7 @@ def check(name: str, found: Tensor | None, due: Tensor, allowed: float | Tensor)
 
 
 def check_same(name: str, found: Tensor | None, due: Tensor | None) -> None:
-    """Check that both tensors have the same numbers, bit for bit."""
+    """Check that the two tensors have exactly the same numbers, NaN at the same places."""
     if found is None or due is None:
         assert found is due, f"{name}: only one of the two calls has a gradient"
         return

@@ -1,4 +1,4 @@
-"""Python source text of numbers, tensors and statements."""
+"""The Python source of numbers, tensors and statements in a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from attention_conformance.kernel.torch_import import torch
 
 WIDTH = 112
-"""The length of a line of a test, in characters, after one indentation."""
+"""The longest line of a test in characters, without its first indentation."""
 
 
 class NotWritten(Exception):
@@ -21,14 +21,14 @@ class NotWritten(Exception):
 
 
 def number(x: float) -> str:
-    """Return the shortest text that reads back as the same number."""
+    """Return the shortest Python source of a float; −0 becomes 0."""
     if not math.isfinite(x):
         return "nan" if math.isnan(x) else "inf" if x > 0 else "-inf"
-    return repr(x + 0.0).removesuffix(".0")  # writes −0 as 0
+    return repr(x + 0.0).removesuffix(".0")  # the sum turns −0 into 0
 
 
 def array_text(x: Any) -> str:
-    """Return the expression that creates an array."""
+    """Return the Python expression that creates a tensor with the entries of the array ``x``."""
     array = np.asarray(x)
     if array.dtype == bool or array.dtype.kind == "i":
         return f"torch.tensor({array.tolist()})"
@@ -37,7 +37,7 @@ def array_text(x: Any) -> str:
 
 
 def constant(x: torch.Tensor) -> str:
-    """Return the expression that creates a tensor."""
+    """Return the Python expression that creates a tensor with the entries, dtype and device of ``x``."""
     try:
         tensor = x.detach().cpu()
         entries = re.sub(r"(?<=\d)\.0(?=[,\]])", "", str(tensor.tolist()))
@@ -49,12 +49,12 @@ def constant(x: torch.Tensor) -> str:
 
 
 def wrap(text: str) -> str:
-    """Return a statement; if it is longer than a line, break it between the arguments of a call."""
+    """Return a statement, broken between the arguments of a call if it is longer than a line."""
     whole = re.sub(r"\([^()\[\]]{,60}\)", lambda match: match[0].replace(" ", "\0"), text)
     lines = textwrap.fill(whole, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     return lines.replace("\0", " ")
 
 
 def indent(lines: Iterable[str]) -> str:
-    """Return lines as one text, indented as the body of a block."""
+    """Return the lines as one text, indented by four spaces as the body of a block."""
     return textwrap.indent("\n".join(lines), "    ", lambda line: bool(line.strip()))

@@ -1,8 +1,8 @@
-"""A recorder of tensor operations as text, so that a test can repeat them.
+"""A recorder of tensor operations as Python source, so that a test can repeat the operations.
 
-An interface is run once on the tensors of a call, which have names. The recorder then has expressions for the kernel's
-arguments in terms of these names, and for the output in terms of the kernel's results. Tensors that do not depend on
-the named tensors are written as numbers.
+An interface makes a call once under the recorder, which has a name for each tensor of the call. Afterwards the recorder
+has Python expressions for the kernel's arguments in terms of these names, and for the output in terms of the kernel's
+results. Tensors that do not depend on the named tensors are written as numbers.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from attention_conformance.reproduction.python_text import NotWritten, constant,
 INFIX: Mapping[str, str] = MappingProxyType(
     {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "__and__": "&", "le": "<=", "ge": ">=", "gt": ">"}
 )
-"""The operator for each name of a method."""
+"""The operator that stands in Python source for each of these methods of tensors."""
 REFERENCE = re.compile(r"§(\d+)§")
-"""The pattern of a reference to a step in the text of another step."""
+"""The pattern of a reference, such as §3§, to the recorded step of that number in the expression of another step."""
 FLEX = "from torch.nn.attention.flex_attention import"
 
 
 @dataclass(eq=False)
 class Step:
-    """A recorded operation: an expression and its value.
+    """A recorded operation: a Python expression and its value.
 
     Attributes:
         text: the expression, with references to other steps.
-        tensor: its value, kept alive so that no other tensor reuses its memory.
-        depends: whether it depends on a named tensor.
-        is_call: whether it is a call of the kernel, which the test makes even if no other step uses its value.
-        is_short: whether its text is inserted wherever it is used, instead of assigned to a variable.
+        tensor: the value of the expression, kept alive so that no other tensor reuses its memory.
+        depends: whether the value depends on a named tensor.
+        is_call: whether the expression is a call of the kernel, which a test makes even if it does not use the value.
+        is_short: whether the expression is inserted wherever its value is used, instead of assigned to a variable.
         why_not: the reason why the expression cannot be written in a test; empty if it can be written.
     """
 
@@ -54,12 +54,14 @@ class Step:
 
 @dataclass
 class Recorder(TorchFunctionMode):
-    """A context that records operations, and a stand-in for the kernel that records its calls.
+    """A context in which operations on tensors are recorded; its method ``call`` records calls of the kernel.
 
     Attributes:
-        kernel: the kernel.
+        kernel: the kernel, a callable.
         callee: the kernel's name in the test.
-        further: further arguments of the kernel, as text.
+        further: further arguments of the kernel, as source.
+        steps: the recorded operations, in order.
+        definitions: the statements that the test needs before the recorded operations, in order, as keys.
     """
 
     kernel: Callable[..., Any]
@@ -69,18 +71,18 @@ class Recorder(TorchFunctionMode):
     definitions: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin without recorded tensors."""
+        """Start without recorded tensors."""
         super().__init__()
         self._places: dict[Any, int] = {}
 
     def name(self, text: str, x: torch.Tensor) -> None:
-        """Give a name to a tensor."""
+        """Let the name ``text`` stand for the tensor ``x`` in all expressions."""
         self._add(Step(text, is_short=True), x)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Perform an operation, and record it if it depends on a named tensor."""
+        """Perform the operation ``func`` on tensors, and record it if it depends on a named tensor."""
         options, method = kwargs or {}, getattr(func, "__name__", "")
         tensors = [x for _, x in flatten((args, options)) if isinstance(x, torch.Tensor)]
         if not any(map(self._depends, tensors)):
@@ -94,7 +96,7 @@ class Recorder(TorchFunctionMode):
         return result
 
     def call(self, *arguments: Any, **options: Any) -> Any:
-        """Call the kernel, and record the call if an argument depends on a named tensor."""
+        """Call the kernel and return its results; record the call if an argument depends on a named tensor."""
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
             tensors = [x for _, x in flatten((arguments, options)) if isinstance(x, torch.Tensor)]
@@ -110,7 +112,7 @@ class Recorder(TorchFunctionMode):
             self.__enter__()  # type: ignore[no-untyped-call]
 
     def lines(self, results: Mapping[str, Any]) -> list[str]:
-        """Return the statements of a function that returns these tensors by name.
+        """Return the statements of a function's body that computes ``results`` and returns these tensors by name.
 
         Raises:
             NotWritten: a step cannot be written in a test.
@@ -148,12 +150,12 @@ class Recorder(TorchFunctionMode):
         return at is not None and self.steps[at].depends
 
     def _at(self, x: torch.Tensor) -> int:
-        """Return the number of the step that makes a tensor; for an unknown tensor, add a step with its numbers."""
+        """Return the index of the step whose value is ``x``; for an unknown tensor, add a step with its numbers."""
         at = self._places.get(id(x), self._places.get(_place(x)))
         return self._add(Step(constant(x), depends=False), x) if at is None else at
 
     def _add(self, step: Step, x: Any = None) -> int:
-        """Add a step and the tensor that it makes; return the step's number."""
+        """Add a step whose value is ``x``, and return the index of the step."""
         step.tensor, at = x, len(self.steps)
         self.steps.append(step)
         if x is not None:
@@ -161,7 +163,10 @@ class Recorder(TorchFunctionMode):
         return at
 
     def _add_results(self, step: Step, result: Any, is_new: bool) -> None:
-        """Add the results of an operation; unless ``is_new``, write a view equal to a known tensor as that tensor."""
+        """Add the results of an operation as values of steps.
+
+        Unless ``is_new``, a result that is a known tensor or an equal view of one is written as the known tensor.
+        """
         base = self._add(step)
         for path, x in flatten(result):
             if isinstance(x, torch.Tensor):
@@ -170,7 +175,7 @@ class Recorder(TorchFunctionMode):
                 self._add(Step(f"§{base}§{at}" if same is None else f"§{same}§", is_short=True), x)
 
     def _operation(self, func: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> str:
-        """Return the text of an operation."""
+        """Return the Python expression of an operation on tensors."""
         name = part_of.__name__ if func is part_of else resolve_name(func) or f"torch.Tensor.{func.__name__}"
         method = name.removeprefix("torch.Tensor.").replace("_nested_get_values", "values")
         if method == name:
@@ -198,7 +203,7 @@ class Recorder(TorchFunctionMode):
         return ", ".join(filter(None, [*parts, further]))
 
     def _text(self, name: str, x: Any) -> str:
-        """Return the text of an argument."""
+        """Return the Python expression of an argument; ``name`` is the argument's name."""
         if isinstance(x, torch.Tensor):
             return self._nested(x) if x.is_nested and not self._depends(x) else f"§{self._at(x)}§"
         if type(x) in (tuple, list, torch.Size):
@@ -222,13 +227,16 @@ class Recorder(TorchFunctionMode):
         raise NotWritten(f"an argument of type {type(x).__name__}")
 
     def _nested(self, x: Any) -> str:
-        """Return the text of a nested tensor that an interface made of packed numbers."""
+        """Return the Python expression of a nested tensor that an interface built from packed sequences."""
         rows = x.transpose(1, 2)
         made_of = f"{self._text('', rows.values())}, {self._text('', rows.offsets())}"
         return f"torch.nested.nested_tensor_from_jagged({made_of}).transpose(1, 2)"
 
     def _function(self, name: str, function: Callable[..., Any]) -> str:
-        """Record a score or mask function, by calling it once, as a definition in the test; return its name."""
+        """Add the definition of a function of positions that changes scores or hides keys; return its name.
+
+        The function is called once to record what it computes.
+        """
         names = [*inspect.signature(function).parameters]
         places = [torch.zeros((), dtype=torch.float64 if text == "score" else torch.int64) for text in names]
         for text, x in zip(names, places, strict=True):
@@ -240,7 +248,7 @@ class Recorder(TorchFunctionMode):
         return f"{name}_at"
 
     def _module(self, module: torch.nn.Module) -> str:
-        """Record a module as a definition of a module with the same attributes in the test; return its name."""
+        """Add the definition of a module with the attributes of ``module`` to the test; return its name there."""
         self.definitions["module = torch.nn.Module()"] = None
         for name, x in vars(module).items():
             if not name.startswith("_") and name != "training":
@@ -250,12 +258,12 @@ class Recorder(TorchFunctionMode):
         return "module"
 
     def _in_one(self, text: str) -> str:
-        """Return an expression with names in place of all references to steps."""
+        """Return an expression with the referenced steps' own expressions in place of all references."""
         return REFERENCE.sub(lambda match: self._in_one(self.steps[int(match[1])].text), text)
 
 
 def _place(x: Any) -> Any:
-    """Return a key that identifies a tensor: its address and strides, or its object's id if it has no address."""
+    """Return a key that identifies a tensor's numbers in memory: address, shape, strides and dtype, or else an id."""
     try:
         place = 0 if x.is_nested else x.data_ptr()
     except (AttributeError, RuntimeError):  # within vmap

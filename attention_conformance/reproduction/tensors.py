@@ -1,4 +1,4 @@
-"""The tensors of a call as lines of a test: their numbers or a seed, and their memory layout."""
+"""The tensors of a call as lines of a test: the numbers or a seed to draw them, and the memory layout."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from attention_conformance.reproduction.printed_functions import drawn
 from attention_conformance.reproduction.python_text import array_text, wrap
 
 MANY = 100
-"""The number of numbers in a call above which a test draws them at random, if the call then still fails."""
+"""If a call has more entries than this, a test draws the entries at random, provided that the call then fails, too."""
 TENSORS = ("query", "key", "value", "upstream")
 OPTIONS = ("visible", "bias", "sinks", "slopes", "lse_upstream", "lengths", "score_mod", "mask_mod", "descales")
-"""Further arrays that a call may have."""
+"""The names of further arrays that a call may have."""
 
 
 def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str, str]]:
-    """Return the call with random numbers, and by name the lines that draw them; some calls keep their numbers."""
+    """Return the call with random numbers in its tensors, and the source lines that draw them, by the tensor's name.
+
+    Calls that are exact or have dropout need their own numbers; they are returned unchanged, without lines.
+    """
     if call.exact or call.dropout:
         return call, {}
     arrays, lines = {}, {}
@@ -35,7 +38,7 @@ def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str,
         if expanded:
             lines[name] += f".expand({', '.join(map(str, x.shape))})"
         rows = x.any(axis=-1) if name == "upstream" else np.array(True)
-        if not rows.all():  # only some rows have an upstream gradient
+        if not rows.all():  # in some rows the upstream gradient is 0, and stays 0
             arrays[name] = arrays[name] * rows[..., None]
             indices = ", ".join(str(places.tolist()) for places in np.nonzero(rows))
             lines[name] = (
@@ -51,10 +54,11 @@ def tensor_lines(trace: Trace, call: AttentionCall, guards: bool, renamed: Mappi
     """Yield the lines that create the arrays of a call in the kernel's format and memory layout.
 
     Args:
-        trace: the failing call.
-        call: this or another call, in the kernel's numbers.
-        guards: whether NaN surround each array in memory.
-        renamed: the names in the test of arrays that the first call does not have.
+        trace: the failing call, with the source lines that draw some of its tensors.
+        call: the failing call or another one, with tensors rounded to the kernel's number format.
+        guards: whether to surround each array in memory by NaN.
+        renamed: for a second call in a test, an expression for each of its arrays; only those with a new name are
+            created.
     """
     kernel, arrays = trace.kernel, {name: x for name in (*TENSORS, *OPTIONS) if (x := getattr(call, name)) is not None}
     memories = {name: memory_of(name, call) for name in TENSORS[:3]} | {"upstream": call.upstream_memory}

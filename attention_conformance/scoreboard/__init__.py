@@ -1,1 +1,1 @@
-"""``theorems scoreboard``: the capabilities of other libraries' attention kernels, as a table."""
+"""``theorems scoreboard``: a table that says which capabilities the attention kernels of other libraries have."""

@@ -28,7 +28,7 @@ def scoreboard_and_report(options: ScoreboardOptions) -> int:
     """Run the scoreboard, write and print the results, and return the exit code.
 
     Raises:
-        InvalidInput: the list of kernels or the targets cannot be used; raised before anything runs.
+        InvalidInput: the list of kernels, or a file or folder to write to, cannot be used; raised before anything runs.
     """
     entries = read_entries(options.kernels or OURS)
     check_directory(options.out, "tests of red cells")
@@ -64,7 +64,7 @@ def scoreboard_and_report(options: ScoreboardOptions) -> int:
 
 
 def _row(entry: Entry, options: ScoreboardOptions, journal: Journal | None, number: str) -> Row:
-    """Return the row of a kernel; if the journal has the row, the kernel is not run again."""
+    """Return the row of a kernel; if the journal of an earlier run has the row, the kernel is not run again."""
     err = console(stderr=True)
     for record in journal.records if journal else ():
         if record.get("kernel") == entry.name:
@@ -85,7 +85,7 @@ def _row(entry: Entry, options: ScoreboardOptions, journal: Journal | None, numb
 
 
 def _print(entries: Sequence[Entry], rows: Sequence[Row]) -> None:
-    """Print a table with a row for each kernel, then the cells that are neither upheld nor not applicable."""
+    """Print a table with a row for each kernel, then a line for each capability that is falsified or inconclusive."""
     out = console()
     table = column_table("kernel", "upheld", "not upheld", "no parameter for")
     for row in rows:
@@ -105,14 +105,17 @@ def _print(entries: Sequence[Entry], rows: Sequence[Row]) -> None:
 
 
 def _command(options: ScoreboardOptions) -> str:
-    """Return the command that prints the scoreboard with these options."""
+    """Return the command line that prints the page of a scoreboard with the given options."""
     kernels = [] if options.kernels is None else ["--kernels", str(options.kernels)]
     rest = ["--examples", str(options.examples), "--seed", str(options.seed), "--out", str(options.out), "--markdown"]
     return " ".join(["theorems scoreboard", *kernels, *rest])
 
 
 def _exit_code(entries: Sequence[Entry], rows: Sequence[Row]) -> int:
-    """Return the exit code for the unexplained cells; the code of inconclusive if no kernel could be tested."""
+    """Return the exit code for all cells without a recorded explanation, and print which explanations are out of date.
+
+    If no kernel could be tested, the exit code is that of an inconclusive verdict.
+    """
     cells = [(entry, cell) for entry, row in zip(entries, rows, strict=True) for cell in row.cells]
     stale = [
         f"{entry.name}: {cell.name}: is upheld, but explained as {entry.looked[cell.name].whose}; look again."

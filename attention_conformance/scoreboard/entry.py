@@ -1,4 +1,4 @@
-"""The kernels of a scoreboard, read from a TOML file, so that they can be listed without being imported.
+"""The kernels of a scoreboard, read from a TOML file, so that a list does not import them.
 
 [[kernel]]
 name = "jax.nn.dot_product_attention"     # the name in the table
@@ -26,18 +26,18 @@ from reference_attention.files import read_text
 
 OURS = Path(__file__).parent / "kernels.toml"
 WHOSE = ("theirs", "contract", "ours")
-"""The kinds of red cells: a fault of the library, a convention that it documents or chose, a limit of this suite."""
+"""Who is responsible for a failure: the library, by a fault or by a chosen convention ("contract"), or this suite."""
 _TEXTS = ("name", "library", "attention", "interface", "dtype")
 _KNOWN = (*_TEXTS, "examples", "looked")
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The explanation of a cell that is not green, by a person who investigated it.
+    """The explanation of a capability that is not upheld, by a person who investigated the failure.
 
     Attributes:
-        whose: one of :data:`WHOSE`.
-        says: the explanation, as a report to the library would state it.
+        whose: who is responsible, one of :data:`WHOSE`.
+        says: the explanation, as a report to the library's authors would state it.
     """
 
     whose: str
@@ -46,15 +46,15 @@ class Looked:
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel in the list.
+    """A kernel in the list of a scoreboard.
 
     Attributes:
-        name: the name in the table.
-        library: the installed distribution that contains the kernel.
-        attention: MODULE:CALLABLE.
-        interface, dtype: as for ``theorems verify``; None if the suite shall detect them.
+        name: the kernel's name in the table.
+        library: the Python distribution that contains the kernel.
+        attention: MODULE:CALLABLE by which to import the kernel.
+        interface, dtype: the options ``--interface`` and ``--dtype`` of ``theorems verify``; None to detect them.
         examples: the largest number of calls of each capability; None for no limit.
-        looked: explanations by capability, without ``kernel-``.
+        looked: explanations of failures, by the capability's name without ``kernel-``.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Entry:
 
     @property
     def source(self) -> KernelSource:
-        """The kernel as an object under test."""
+        """The kernel as an object that a run can verify."""
         return KernelSource(self.attention, self.dtype, self.interface)
 
     @property
     def version(self) -> str:
-        """The version of the library; empty if it is not installed."""
+        """The installed version of the library; empty if the library is not installed."""
         try:
             return installed_version(self.library)
         except PackageNotFoundError:
@@ -83,7 +83,7 @@ def read_entries(path: Path = OURS) -> list[Entry]:
     """Return the kernels that a file lists.
 
     Raises:
-        InvalidInput: the file cannot be read, is no TOML, or lists no kernels in the form above.
+        InvalidInput: the file cannot be read, is no TOML, or lists no kernels in the form that the module describes.
     """
     try:
         document = tomllib.loads(read_text(path, "a TOML file"))

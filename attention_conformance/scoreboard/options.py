@@ -1,4 +1,4 @@
-"""The options of ``theorems scoreboard``; the code of the command is imported when it is called."""
+"""The options of ``theorems scoreboard``, apart from the command's code, which is imported only when it is called."""
 
 from __future__ import annotations
 

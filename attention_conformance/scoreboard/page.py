@@ -1,4 +1,4 @@
-"""The scoreboard as a page of Markdown: a table, explanations of its red cells, and kernels that were not tested."""
+"""The scoreboard as a page of Markdown: a table, explanations of failures, and kernels that were not tested."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ needs the library and this package.
 
 
 def file_name(name: str) -> str:
-    """Return the name of the file of tests of the kernel ``name``."""
+    """Return the name of the file that contains the tests of the kernel ``name``."""
     return f"test_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}.py"
 
 
 def tests_of(entry: Entry, row: Row) -> str:
-    """Return the text of a file with a test of each red cell; empty if there are none."""
+    """Return the text of a file with a test for each capability that a kernel fails; empty if there are no tests."""
     tests = [cell.test for cell in row.cells if cell.test]
     return file_of(entry.attention, tests, file_name(row.name)) if tests else ""
 
@@ -52,9 +52,9 @@ def page(entries: Sequence[Entry], rows: Sequence[Row], folder: Path, **head: ob
 
     Args:
         entries: the kernels.
-        rows: their rows, in the same order.
-        folder: the folder with the files of tests, beside the page.
-        head: date, command, Python's version, seed.
+        rows: the row of each kernel, in the order of ``entries``.
+        folder: the folder, beside the page, that contains the files of tests.
+        head: the date, the command, Python's version and the seed, which the page states at its top.
     """
     tested = [(entry, row) for entry, row in zip(entries, rows, strict=True) if row.cells]
     open_cells = [(entry, row, cell) for entry, row in tested for cell in row.cells if is_open(cell)]
@@ -69,7 +69,7 @@ def page(entries: Sequence[Entry], rows: Sequence[Row], folder: Path, **head: ob
 
 
 def is_open(cell: Cell) -> bool:
-    """Return whether the cell is falsified or inconclusive, so that somebody should explain it."""
+    """Return whether the cell's verdict is falsified or inconclusive, which somebody should explain."""
     return cell.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE)
 
 
@@ -95,5 +95,5 @@ def _line_of(entry: Entry, row: Row, cell: Cell, folder: Path) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text with Markdown's special characters escaped, for a table."""
+    """Return a text that ends with a period, with those characters escaped that mean something in a Markdown table."""
     return re.sub(r"([|*_<])", r"\\\1", text).rstrip(".") + "."

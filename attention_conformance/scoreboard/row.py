@@ -18,13 +18,13 @@ PREFIX = "kernel-"
 
 @dataclass(frozen=True)
 class Cell:
-    """The result for a capability.
+    """The result for one capability of a kernel.
 
     Attributes:
         name: the name of the capability, without ``kernel-``.
         verdict: the verdict; not-applicable if the kernel has no parameter for the capability.
-        says: the smallest failing call in words, or why the capability is not upheld; empty if it is upheld.
-        test: the source of a test function that fails for the capability; empty if there is none.
+        says: a sentence on the smallest failing call, or on why the capability is not upheld; empty if it is upheld.
+        test: the source of a test function that fails on the kernel; empty if there is none.
         branches: the conventions that the kernel follows, where the capability allows several.
     """
 
@@ -37,17 +37,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """The result for a kernel.
+    """The results for one kernel.
 
     Attributes:
-        name: the name of the entry.
-        version: the version of its library; empty if it is not installed.
-        cells: the capabilities in the order of the suite; none if the kernel could not be tested.
+        name: the kernel's name in the list.
+        version: the version of the kernel's library; empty if the library is not installed.
+        cells: the results for all capabilities, in the order of the suite; none if the kernel could not be tested.
         why: a sentence on why the kernel could not be tested; empty if it was tested.
         computes_in: the number format whose rounding bounds the kernel's errors.
-        differentiable: whether its gradients are tested.
+        differentiable: whether the kernel's gradients are tested.
         examples: the number of calls of each capability.
-        seconds: the time that the checks took.
+        seconds: the time in seconds that the checks took.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Row:
 
 
 def row_of(entry: Entry, request: Request, handle: Handler) -> Row:
-    """Test a kernel and return its row; if the kernel cannot be loaded, the row has a sentence and no cells.
+    """Test a kernel and return its row; if the kernel cannot be loaded, the row says why and has no cells.
 
     Args:
         entry: the kernel.
@@ -94,13 +94,13 @@ def row_of(entry: Entry, request: Request, handle: Handler) -> Row:
 
 
 def request_of(entry: Entry, examples: int, seed: int, jobs: int) -> Request:
-    """Return the request for a run that tests all capabilities of a kernel, in separate processes."""
+    """Return the request for a run that tests all capabilities of a kernel, in ``jobs`` processes."""
     ids, examples = tuple(capabilities()), min(examples, entry.examples or examples)
     return Request(ids, examples, seed, under_test=entry.source, jobs=jobs)
 
 
 def cell_of(result: Result) -> Cell:
-    """Return the cell for the result of a capability."""
+    """Return the cell of a scoreboard for the result of a capability."""
     failure = result.failure if result.verdict is Verdict.FALSIFIED else None
     sentence = (failure.line or failure.sentence) if failure else result.reason
     branches = "; ".join(claim.branches_in_words for claim in result.claims if claim.branches)

@@ -12,13 +12,13 @@ of_nn = on_tensors(jax.nn.dot_product_attention)
 
 
 def _scale_query(query: Any, scale: float | None) -> Any:
-    """Return the query times scale · √E, with which a kernel that divides by √E has the given scale."""
+    """Return the query times scale · √E, for a kernel that divides logits by √E, so that the whole factor is scale."""
     return query if scale is None else query * (scale * query.shape[-1] ** 0.5)
 
 
 @on_tensors
 def linen(query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, scale: float | None = None) -> Any:
-    """Call flax.linen, which scales by 1/√E."""
+    """Call the attention of flax.linen, which scales by 1/√E, so that the logits have the given scale."""
     from flax.linen import dot_product_attention
 
     return dot_product_attention(_scale_query(query, scale), key, value, bias, mask)
@@ -34,7 +34,7 @@ def nnx(
     scale: float | None = None,
     is_causal: bool = False,
 ) -> Any:
-    """Call flax.nnx, which scales by 1/√E."""
+    """Call the attention of flax.nnx, which scales by 1/√E, so that the logits have the given scale."""
     from flax.nnx import dot_product_attention
 
     return dot_product_attention(_scale_query(query, scale), key, value, bias, mask, is_causal=is_causal)
@@ -42,7 +42,7 @@ def nnx(
 
 @on_tensors
 def equinox(query: Any, key: Any, value: Any, mask: Any = None, scale: float | None = None) -> Any:
-    """Call Equinox's function, which takes a single head and scales by 1/√E, on each head of each input."""
+    """Call Equinox's function, which takes a single head and scales by 1/√E, on each head of each batch entry."""
     from equinox.nn._attention import dot_product_attention
 
     query = _scale_query(query, scale)

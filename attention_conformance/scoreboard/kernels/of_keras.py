@@ -1,4 +1,4 @@
-"""The function keras.ops.dot_product_attention; Keras chooses a backend on import, so each backend has a module."""
+"""The function keras.ops.dot_product_attention with the backend torch, which Keras chooses when it is imported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def on_torch(
     scale: float | None = None,
     is_causal: bool = False,
 ) -> Any:
-    """Call keras.ops.dot_product_attention on the backend torch."""
+    """Call keras.ops.dot_product_attention with the backend torch."""
     import keras
 
     keras.config.set_floatx("float64" if query.dtype.itemsize == 8 else "float32")

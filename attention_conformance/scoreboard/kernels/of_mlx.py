@@ -1,4 +1,4 @@
-"""The attention of MLX on a CPU, with MLX's vjp as the backward pass."""
+"""The attention of MLX on a CPU, with MLX's vector-Jacobian product (vjp) as the backward pass."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def attention(
 ) -> Any:
     """Call mlx.core.fast.scaled_dot_product_attention.
 
-    The scale of MLX's function has no default; numbers of heads decide the grouping, without a flag.
+    MLX's function has no default scale, and the numbers of heads decide which heads share keys, without a flag.
     """
-    if is_causal and attn_mask is not None:  # MLX has one parameter for both
+    if is_causal and attn_mask is not None:  # MLX has one parameter for masks and causality
         L, T = query.shape[2], key.shape[2]
         sees = torch.ones(L, T, dtype=torch.bool).tril(T - L)
         boolean = attn_mask.dtype == torch.bool
@@ -34,7 +34,7 @@ def attention(
 
 
 class _Called(torch.autograd.Function):
-    """One call of MLX as a function of torch's autograd."""
+    """A call of MLX's attention as a function of torch's autograd."""
 
     @staticmethod
     def forward(

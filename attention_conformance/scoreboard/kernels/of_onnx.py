@@ -1,4 +1,4 @@
-"""ONNX's operator Attention, without a backward pass: for each set of options, a model of a single node."""
+"""ONNX's operator Attention, without a backward pass: each set of options needs a model, of a single node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from torch import Tensor
 
 OPSET = 23
-"""The first version of ONNX's operator set with the operator Attention."""
+"""The first version of ONNX's operator set that has the operator Attention."""
 TYPES = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("float16"): TensorProto.FLOAT16}
 TYPES |= {np.dtype("float64"): TensorProto.DOUBLE, np.dtype("bool"): TensorProto.BOOL}
 
@@ -27,7 +27,7 @@ def on_runtime(
     softcap: float = 0.0,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Run the operator by onnxruntime on a CPU."""
+    """Compute ONNX's operator Attention by onnxruntime on a CPU."""
     return _run(_session, query, key, value, attn_mask, is_causal, scale, softcap)
 
 
@@ -41,7 +41,7 @@ def by_reference(
     softcap: float = 0.0,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Run the operator by the reference implementation of the package onnx."""
+    """Compute ONNX's operator Attention by the reference implementation in the package onnx."""
     return _run(_reference, query, key, value, attn_mask, is_causal, scale, softcap)
 
 
@@ -56,7 +56,7 @@ def _run(
     softcap: float,
 ) -> Tensor:
     if mask is not None:
-        # Only the first two axes of the operator's mask may be broadcast.
+        # The operator broadcasts only the first two axes of a mask, those of batch entries and heads.
         mask = mask.expand(*mask.shape[:-2], query.shape[2], key.shape[2])
     tensors = {"Q": query, "K": key, "V": value} | ({} if mask is None else {"attn_mask": mask})
     arrays = {name: np.ascontiguousarray(x.detach().numpy()) for name, x in tensors.items()}
@@ -66,7 +66,10 @@ def _run(
 
 
 def _model(types: tuple[tuple[str, int, int], ...], causal: bool, scale: float | None, softcap: float) -> Any:
-    """Return a model of a single node, with named inputs of any sizes."""
+    """Return an ONNX model of a single node Attention, with named inputs of any sizes.
+
+    ``types`` has the name, the element type and the number of axes of each input.
+    """
     options: dict[str, Any] = {"is_causal": int(causal), "softcap": float(softcap)}
     if scale is not None:
         options["scale"] = float(scale)

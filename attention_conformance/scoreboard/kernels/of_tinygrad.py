@@ -1,4 +1,4 @@
-"""The attention of tinygrad, with tinygrad's gradient; on a CPU tinygrad needs clang, or LLVM 18 or newer."""
+"""The attention of tinygrad, with tinygrad's own gradient; on a CPU tinygrad needs clang, or LLVM 18 or newer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Call Tensor.scaled_dot_product_attention, which scales by 1/√E."""
+    """Call tinygrad's attention, which scales by 1/√E for E columns, so that the logits have the given scale."""
     query = query if scale is None else query * (scale * math.sqrt(query.shape[-1]))
     mask = None if attn_mask is None else _array(attn_mask)
     return _Called.apply(query, key, value, mask, is_causal, enable_gqa)
 
 
 class _Called(torch.autograd.Function):
-    """One call of tinygrad as a function of torch's autograd."""
+    """A call of tinygrad's attention as a function of torch's autograd."""
 
     @staticmethod
     def forward(

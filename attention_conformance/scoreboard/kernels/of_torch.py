@@ -1,4 +1,4 @@
-"""Functions that each call a single implementation of attention in PyTorch, which itself chooses by device and call."""
+"""Functions that each call a certain implementation of attention in PyTorch, which chooses one by itself otherwise."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flash(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Call flash attention on a CPU; unsupported calls raise an error, after a warning with the reason."""
+    """Call PyTorch's flash attention for CPUs; calls that it does not support raise an error."""
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return scaled_dot_product_attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale)
@@ -47,16 +47,16 @@ def flash(
 def flash_with_lse(
     q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, causal: bool = False, return_lse: bool = False
 ) -> Any:
-    """Call the operator that flash attention on a CPU uses, which also returns the log-sum-exp."""
+    """Call the operator behind PyTorch's flash attention for CPUs, which also returns the log-sum-exp."""
     operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     output, lse = operator(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=causal, scale=softmax_scale)
     return (output.transpose(1, 2), lse) if return_lse else output.transpose(1, 2)
 
 
 RECOMPILED = 128
-"""The largest number of compiled programs of a function: each set of options and axes of size 1 needs another one.
+"""The allowed number of compiled programs of one function: each set of options, and of axes of size 1, needs its own.
 
-Beyond PyTorch's default limit the function would run uncompiled, which would test other code.
+Beyond PyTorch's default limit the function would run uncompiled, so that other code would be tested.
 """
 
 
@@ -66,7 +66,7 @@ def _program_of(function: Any) -> Any:
 
     limits.recompile_limit = limits.accumulated_recompile_limit = RECOMPILED
     limits.fail_on_recompile_limit_hit = True
-    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # PyTorch warns of each program beyond its limit
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # PyTorch warns of each program beyond its own limit
     return torch.compile(function, dynamic=True)
 
 
@@ -129,7 +129,7 @@ def module(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Call nn.MultiheadAttention of one head whose projections are the identity; it scales by 1/√E."""
+    """Call nn.MultiheadAttention, with one head and identity projections, which scales by 1/√E for E columns."""
     B, H, L, E = query.shape
     query = query if scale is None else query * (scale * math.sqrt(E))
     attention = torch.nn.MultiheadAttention(E, 1, bias=False, batch_first=True, dtype=query.dtype)
@@ -145,7 +145,7 @@ def module(
         later = torch.ones(L, key.shape[2], dtype=torch.bool).triu(1)
         boolean = hidden is None or hidden.dtype == torch.bool
         hidden = later if hidden is None else hidden | later if boolean else hidden.masked_fill(later, -torch.inf)
-        is_causal = attn_mask is None  # is_causal promises that the mask is causal
+        is_causal = attn_mask is None  # is_causal tells nn.MultiheadAttention that the mask is nothing but causal
     attention.eval()
     inputs = (x.flatten(0, 1) for x in (query, key, value))
     output, _ = attention(*inputs, attn_mask=hidden, need_weights=False, is_causal=is_causal)

@@ -1,4 +1,4 @@
-"""Attention functions of transformers that read attributes of their module that other functions do not read."""
+"""An attention function of Hugging Face's transformers that reads unusual attributes of the module that it is given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def gpt_oss(
     dropout: float = 0.0,
     **options: Any,
 ) -> Any:
-    """Call the attention function of gpt-oss with sinks of logit −∞, which take no weight."""
+    """Call the attention function of gpt-oss without sinks: the module's sinks get the logit −∞, and so no weight."""
     from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
     module.sinks = torch.full((query.shape[1],), -torch.inf, dtype=query.dtype)

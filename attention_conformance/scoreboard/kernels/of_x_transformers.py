@@ -1,4 +1,4 @@
-"""The class Attend of x-transformers, as two functions."""
+"""The class Attend of x-transformers, as a function with Attend's own formula and one with PyTorch's attention."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ def _attend(
     softcap: float = 0.0,
     flash: bool = False,
 ) -> Tensor:
-    # Grouped heads are left out: here head h has the keys of group h % G, in other libraries of group h // (H/G).
+    # Grouped heads are not tested: with G groups of keys, head h of H has the keys of group h % G in x-transformers,
+    # and those of group h // (H/G) in other libraries.
     from x_transformers.attend import Attend
 
-    if attn_mask is not None:  # Attend takes the first axis of a mask of two axes for the batch
+    if attn_mask is not None:  # Attend would read the first axis of a mask of two axes as the batch axis
         attn_mask = attn_mask.reshape((1,) * (4 - attn_mask.ndim) + attn_mask.shape)
     boolean = attn_mask is not None and attn_mask.dtype == torch.bool
     attend = Attend(
@@ -38,7 +39,7 @@ def attend(
     scale: float | None = None,
     softcap: float = 0.0,
 ) -> Tensor:
-    """Call Attend with its own formula."""
+    """Call Attend, which computes attention by a formula of its own."""
     return _attend(query, key, value, attn_mask, is_causal, scale, softcap)
 
 
@@ -50,5 +51,5 @@ def attend_flash(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Call Attend with ``flash=True``, which uses PyTorch's attention."""
+    """Call Attend with ``flash=True``, so that it uses PyTorch's attention."""
     return _attend(query, key, value, attn_mask, is_causal, scale, flash=True)
