@@ -1,8 +1,9 @@
 """Conjecture on joint training: how fast the prompt grows under joint gradient descent, which the paper leaves open.
 
-In Figure 3 (and `conjecture-joint-descent`) each gradient is divided by its norm, so that the norms of head and prompt
-grow at the same rate. Here gradients are not normalized: the gradient flow v' = −∇_v L, p' = −∇_p L, the limit of
-gradient descent with small steps, starts at v = v_mm and p = 0. Verify the conjecture with:
+The prompt p and the head v are trained together. In the paper's Figure 3 (and in the statement
+`conjecture-joint-descent`) each gradient is divided by its norm, so that the norms of head and prompt grow at the same
+rate. Here gradients are not normalized: the gradient flow v' = −∇_v L, p' = −∇_p L, the limit of gradient descent with
+small steps, starts at p = 0 and v = v_mm, the max-margin head of the chosen tokens. Verify the conjecture with:
 
     theorems verify examples/joint_descent.py:logarithmic_prompt
 """
@@ -36,7 +37,7 @@ from theorems.api import (
 )
 
 EARLY, LATE = 1e2, 1e4
-"""The values of ‖v‖/‖v_mm‖ at which head and prompt are examined; the second is the square of the first."""
+"""The values of ‖v‖/‖v_mm‖ at which head and prompt are examined; LATE is the square of EARLY."""
 MOST_GRADIENTS = 10_000
 
 HALVED = reason(
@@ -48,16 +49,16 @@ HALVED = reason(
 
 
 def signed_tokens(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Return the signed tokens z_it = Y_i x_it, (n, T, d), and the chosen ones z_iα, (n, d)."""
+    """Return the tokens times their input's label, Y_i x_it, (n, T, d), and those of the chosen tokens α, (n, d)."""
     assert case.dataset is not None
     tokens = case.dataset.Y[:, None, None] * case.dataset.X
     return tokens, tokens[np.arange(len(tokens)), case.chosen_tokens]
 
 
 def all_support(case: Case) -> Finding:
-    """Check that all chosen tokens have label margin exactly Γ.
+    """Check that the chosen tokens of all inputs have the same label margin Y_i x_iα·v̄_mm, the largest possible Γ.
 
-    The SVM for v_mm is ATT-SVM with a second token 0 in each input, so `max_margin` decides the assumption.
+    The SVM for v_mm is ATT-SVM of inputs with two tokens, Y_i x_iα and 0, so `max_margin` decides the assumption.
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
@@ -70,9 +71,9 @@ def all_support(case: Case) -> Finding:
 
 
 def selects(case: Case) -> Finding:
-    """Check that gradient descent selects the chosen tokens α.
+    """Check that the gradient flow selects the chosen tokens α: their weights are at least ½ at its end.
 
-    The start determines which tokens gradient descent selects; Assumption C only makes α the best selection.
+    The start decides which tokens the flow selects; Assumption C only makes α the selection of largest label margin.
     """
     assert case.dataset is not None
     svm = label_svm(signed_tokens(case)[1])
@@ -101,9 +102,10 @@ def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim
 
     So the norm of the prompt grows only like 2 ‖p_mm‖ log‖v‖.
 
-    *Heuristic.* Once α is selected, −∇_v L ≈ |ℓ'| Γ v̄_mm and −∇_p L ≈ |ℓ'| ‖v‖ Σ_it π_i δ_it e^{−g_it·p} g_it with
-    g_it = k_iα − k_it. With p = 2 log‖v‖ p_mm + z the exponentials of the SVM-neighbours are ‖v‖⁻² e^{−g_it·z}. In the
-    time log‖v‖, z follows the gradient flow of a convex function and converges.
+    *Heuristic.* Let Γ be the label margin of v̄_mm, and g_it = k_iα − k_it. Once α is selected, −∇_v L ≈ |ℓ'| Γ v̄_mm
+    and −∇_p L ≈ |ℓ'| ‖v‖ Σ_it π_i δ_it e^{−g_it·p} g_it, with weights π_i of the inputs and score gaps δ_it at v̄_mm.
+    With p = 2 log‖v‖ p_mm + z the exponentials of the SVM-neighbours are ‖v‖⁻² e^{−g_it·z}. In the time log‖v‖, z
+    follows the gradient flow of a convex function and converges.
     """
     svm, separator = (
         under_test[label_svm](signed_tokens(case)[1]),
@@ -130,7 +132,7 @@ def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return −∇_v L and −∇_p L, both divided by the larger of their two scales, as they themselves would underflow."""
+    """Return −∇_v L and −∇_p L, divided by a common factor without which they would underflow."""
     problem, tokens = case.problem, signed_tokens(case)[0]
     by_head = head_gradient(tokens, under_test[softmax_weights](problem.keys, p), v)
     by_prompt = under_test[scaled_gradient](problem.keys, tokens @ v, problem.loss, p)
@@ -142,12 +144,12 @@ def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray)
 
 
 def follow_descent(case: Case, under_test: Implementation, svm: LabelSvm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (v, p) where v·v̄_mm first exceeds EARLY times ‖v_mm‖, and where it first exceeds LATE times ‖v_mm‖.
+    """Yield (v, p) where v·v̄_mm first exceeds EARLY times ‖v_mm‖, and where v·v̄_mm first exceeds LATE times ‖v_mm‖.
 
     The flow is integrated over the logarithm of arc length, which takes few steps.
     """
-    # The head is written as r v̄_mm + w. The part w orthogonal to v̄_mm is much smaller than r; as a separate variable
-    # it is integrated with its own relative accuracy.
+    # The head is written as r v̄_mm + w with w orthogonal to v̄_mm. As w is much smaller than r, it is a separate
+    # variable of the integration, so that it has its own relative accuracy.
     d, along = len(svm.v), svm.direction
 
     def velocity(log_length: float, at: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Attention kernels with the signature that ``theorems verify --attention`` expects.
 
 The signature is (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m). Copy the kernel that is nearest to
-yours and replace its body by a call of yours. Each kernel computes softmax(q kᵀ) v: logits are plain inner products, so
-the query is multiplied by √d first where a kernel divides logits by √d.
+yours and replace its body by a call of your own kernel. Each kernel computes softmax(q kᵀ) v: logits are plain inner
+products, so the query is first multiplied by √d where a kernel divides logits by √d.
 
     theorems verify --attention examples.kernels:handwritten
 """
@@ -26,7 +26,7 @@ def handwritten(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 def pytorch_sdpa(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Call PyTorch's own kernel with scale 1 in place of its default 1/√d.
 
-    ``--attention`` does the same for every kernel with a parameter ``scale``.
+    If a kernel has a parameter ``scale``, ``--attention`` passes scale 1 by itself, without such a function.
     """
     return torch.nn.functional.scaled_dot_product_attention(query, keys, values, scale=1.0)
 
@@ -34,8 +34,9 @@ def pytorch_sdpa(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 def pytorch_multihead(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Call ``nn.MultiheadAttention`` with one head and identity projections.
 
-    The module takes tensors of rank 3 with the same width for queries, keys and values. The width used here is a power
-    of four, so that the scale 1/√d is undone without rounding; narrower tensors are padded with zeros.
+    The module takes tensors of three axes, with the same width d of queries, keys and values. The width used here is a
+    power of four, so that √d is a power of two, by which the query is multiplied without rounding to undo the module's
+    scale 1/√d. Narrower tensors are padded with zeros.
     """
     m = values.shape[-1]
     width = 4 ** math.ceil(math.log(max(query.shape[-1], m), 4))
@@ -55,7 +56,7 @@ def _multihead(width: int, dtype: torch.dtype) -> torch.nn.MultiheadAttention:
 
 
 def online(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Compute softmax attention token by token with a running maximum, as flash attention does."""
+    """Compute softmax attention token by token with a running maximum of the logits, as flash attention does."""
     top = query.new_full(query.shape[:-1], -math.inf)
     total = torch.zeros_like(top)
     mean = values.new_zeros((*query.shape[:-1], values.shape[-1]))

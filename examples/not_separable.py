@@ -1,7 +1,7 @@
 """Conjectures on the tokens that gradient flow selects if the optimal tokens cannot all be selected at once.
 
-The paper's theorems on optimal tokens assume that all optimal tokens can be selected at once. Two conjectures
-for data on which they cannot:
+The paper's theorems on optimal tokens assume that one prompt can select the optimal tokens of all inputs, that is, that
+ATT-SVM of the optimal tokens, ATT-SVM(opt), is feasible. Two conjectures for data on which no prompt can:
 
     theorems verify examples/not_separable.py:largest_subset
     theorems verify examples/not_separable.py:locally_optimal_limit
@@ -37,7 +37,7 @@ from theorems.api import (
 )
 
 FAR = 1e6
-"""The norm to which a diverging flow is followed, in units of 1/(largest key)."""
+"""The norm ‖p‖ up to which a diverging flow is followed, in units of 1/(size of the largest key)."""
 
 BESIDE = reason(
     "beside-the-ray",
@@ -48,9 +48,9 @@ BESIDE = reason(
 
 
 def inseparable(case: Case) -> Finding:
-    """Check exactly that ATT-SVM of the optimal tokens is infeasible.
+    """Check exactly that ATT-SVM of the optimal tokens α is infeasible.
 
-    It is infeasible if Σ λ_it (k_iα − k_it) = 0 for some λ ≥ 0, λ ≠ 0.
+    ATT-SVM is infeasible if Σ_it λ_it (k_iα − k_it) = 0 for some multipliers λ ≥ 0 that are not all 0.
     """
     solution = max_margin(case.problem.keys, case.problem.optimal)
     if isinstance(solution, MaxMargin):
@@ -63,7 +63,10 @@ NOT_SEPARABLE = Assumption("not-separable", "ATT-SVM of the optimal tokens is in
 
 @st.composite
 def small_cases(draw: st.DrawFn) -> Case:
-    """Draw keys in multiples of 1/16; if the optimal tokens are separable, negate the scores of the last input."""
+    """Draw keys in multiples of 1/16 and scores, for few inputs and tokens.
+
+    If ATT-SVM of the optimal tokens is feasible, negate the scores of the last input, so that it may become infeasible.
+    """
     n, T, d = draw(st.integers(2, 4)), draw(st.integers(2, 3)), draw(st.integers(1, 2))
     keys = draw(st.lists(st.integers(-48, 48), min_size=n * T * d, max_size=n * T * d))
     gaps = draw(st.lists(st.sampled_from((1.0, 0.5, 2.0, 8.0)), min_size=n, max_size=n))
@@ -76,7 +79,7 @@ def small_cases(draw: st.DrawFn) -> Case:
 
 
 def end_of_flow(case: Case, under_test: Implementation) -> Flow:
-    """Follow gradient flow from p(0) = 0 to ‖p‖ = ``FAR``/(largest key), or to a finite stationary point."""
+    """Follow gradient flow from p(0) = 0 up to the norm ``FAR``, in its units, or to a finite stationary point."""
     start, far = np.zeros(case.problem.d), FAR / case.problem.key_scale
     return gradient_flow(case.problem, start, norm=far, gradient=under_test[scaled_gradient])
 
@@ -91,8 +94,8 @@ def end_of_flow(case: Case, under_test: Implementation) -> Flow:
 def largest_subset(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If ATT-SVM(opt) is infeasible, gradient flow from p(0) = 0 stops or selects a largest separable set.
 
-    The flow stops at a finite prompt, or it diverges and selects the optimal tokens of as many inputs as can be
-    separated together.
+    The flow stops at a finite prompt, or its norm diverges and it selects the optimal tokens of as many inputs as
+    possible: of a largest set of inputs whose optimal tokens have a feasible ATT-SVM.
     """
     flow, keys, best = end_of_flow(case, under_test), case.problem.keys, case.problem.optimal
     sets = [list(a) for size in range(1, case.problem.n) for a in combinations(range(case.problem.n), size)]
@@ -113,7 +116,8 @@ def largest_subset(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def locally_optimal_limit(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If ATT-SVM(opt) is infeasible, gradient flow from p(0) = 0 stops or has a locally optimal limit.
 
-    The flow stops at a finite prompt, or p/‖p‖ → p̄_mm(α) for locally optimal tokens α (Definition 2).
+    The flow stops at a finite prompt, or p/‖p‖ → p̄_mm(α), the max-margin direction of locally optimal tokens α (the
+    paper's Definition 2).
     """
     flow = end_of_flow(case, under_test)
     alpha, norm = np.argmax(case.problem.keys @ flow.final, axis=1), flow.norms[-1]

@@ -1,4 +1,6 @@
-"""A non-asymptotic rate for gradient descent. The paper proves p(t)/‖p(t)‖ → p̄_mm for one input, without a rate.
+"""Conjecture: a bound at every step t on how far gradient descent is from the max-margin direction, for one input.
+
+The paper proves p(t)/‖p(t)‖ → p̄_mm for one input, without a rate.
 
 theorems verify examples/rate.py:rate                                    the conjecture
 theorems hunt examples/rate.py:rate --without every-token-supports       is its assumption needed?
@@ -46,7 +48,8 @@ OFFSET = reason(
 def every_token_supports(case: Case) -> Finding:
     """Check exactly that every token t but the optimal one is an SVM-neighbour with a positive dual.
 
-    The rows k_opt − k_t have to be linearly independent, and one dual solution has to be positive on all t.
+    The rows k_opt − k_t have to be linearly independent, so that ATT-SVM has a single dual solution, and this solution
+    has to be positive for all t.
     """
     svm = max_margin(case.problem.keys, case.chosen_tokens)
     if not isinstance(svm, MaxMargin):
@@ -58,9 +61,9 @@ def every_token_supports(case: Case) -> Finding:
 
 @st.composite
 def simplex_cases(draw: st.DrawFn) -> Case:
-    """Draw keys with rows k_opt − k_j proportional to (1, l_j), where Σ w_j l_j = 0 with w > 0.
+    """Draw keys with rows k_opt − k_j proportional to (1, l_j), where Σ_j w_j l_j = 0 for some weights w_j > 0.
 
-    So p_mm lies along the first axis, and every row is a support vector.
+    Then p_mm lies along the first axis, and every token j is an SVM-neighbour with a positive dual.
     """
     m = draw(st.integers(2, 5))
     whole = st.integers(-3, 3)
@@ -91,15 +94,17 @@ def simplex_cases(draw: st.DrawFn) -> Case:
 def rate(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, η ≤ 1/L_p, p(0) = 0. Then the part of p(t) orthogonal to p_mm is never longer than its limit o.
 
-    At every t
+    Here L_p is the smoothness constant of the risk L(p). At every t
 
         1 − cos(p(t), p_mm) ≤ (‖o‖/‖p(t)‖)² ≤ C / log²(1 + D²βt),    C = (‖o‖ D²/Θ)²,
 
-    where G has the rows k_opt − k_t with a dual λ_t > 0, o solves G o = −log(λ/Σλ) up to a part of o along p_mm, and D
-    and β are those of Theorem 2.
+    where Θ is the margin of p̄_mm, D = max_t ‖k_opt − k_t‖, β is the constant in the logarithmic growth of Theorem 2
+    (`theorems show theorem-2`), the matrix G has the rows g_t = k_opt − k_t of the tokens with a dual λ_t > 0, and o is
+    the part orthogonal to p_mm of a solution x of G x = −log(λ/Σλ).
 
-    *What is known.* The part z orthogonal to p_mm descends the convex Σ_j e^{−g_j·z} from 0 to its minimiser o, so that
-    ‖z − o‖ ≤ ‖o‖ and ‖z‖ ≤ 2‖o‖ for the flow. The conjecture is that ‖z‖ ≤ ‖o‖, and for finite steps.
+    *What is known.* For the gradient flow, the part z of p orthogonal to p_mm descends the convex function
+    Σ_t e^{−g_t·z} from 0 to its minimiser o, so that ‖z − o‖ ≤ ‖o‖ and ‖z‖ ≤ 2‖o‖. The conjecture is that ‖z‖ ≤ ‖o‖,
+    also for finite steps.
     """
     problem = case.problem
     svm = under_test[max_margin](problem.keys, problem.optimal)

@@ -1,14 +1,14 @@
 """Twenty small attention layers trained in torch, and what `theorems explain` must report on each.
 
-The data are handwritten digits, irises, or sentences of different lengths with a mask. A layer trains a prompt p,
-key-query weights W, their factors K and Q, or a PyTorch module, by one of five update rules; sometimes the head is
-trained, too.
+The data are handwritten digits, irises, or sentences of different lengths with a mask. A layer trains a prompt p, a
+matrix W of key-query weights, its factors K and Q with W = K Qᵀ, or a PyTorch module, by one of five update rules;
+sometimes the head v is trained, too.
 
     python -m examples.trained_layers                # one line for each layer
     python -m examples.trained_layers p-iris-adam    # the full explanation of one layer
 
-`LAYERS` lists the layers with the expected reports; `tests/examples/test_trained_layers.py` compares these with the
-actual ones.
+`LAYERS` lists the layers with the expected reports; `tests/examples/test_trained_layers.py` compares the expected with
+the actual reports.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ from theorems import explain
 from theorems.explanations.selection import chosen_tokens
 
 LATER = 40
-"""The number of steps of continued training, as a multiple of the layer's steps."""
+"""Training is continued to this multiple of the layer's number of steps."""
 SETTLED = 0.9
-"""The weight that the selected tokens must have for a run to count as settled; the run must also have selected these
-tokens after half of its steps."""
+"""The least softmax weight of each input's selected token for a run to count as settled.
+
+The run must also have selected the same tokens after half of its steps.
+"""
 SHORTER = 10
-"""If continued training ends at other tokens than the flow, it is repeated from the trained weights, with steps shorter
-by this factor."""
+"""The factor by which steps are shortened if continued training ends at other tokens than the gradient flow.
+
+Training is then continued once more from the trained weights.
+"""
 WORDS = "the film was not good bad great dull but story acting fine"
 SENTENCES = (
     ("the film was great", 1),
@@ -46,14 +50,14 @@ SENTENCES = (
     ("the acting was dull", -1),
 )
 TONE = {"good": 1.0, "great": 1.5, "fine": 0.75, "bad": -1.0, "dull": -1.5, "not": -1.25}
-"""The last coordinate of each word's embedding, the word's score; it is 0 for other words."""
+"""The score of each word that has a tone, the last coordinate of the word's embedding; other words have score 0."""
 
 Rule = Callable[[Tensor, Tensor, dict[str, Any]], Tensor]
-"""The type of update rules: (weights, gradient, state of the rule) → a step of length about one."""
+"""The type of update rules: (weights, gradient, state of the rule) → the direction of a step, of length about one."""
 
 
 def adam(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:
-    """Return a step of Adam with PyTorch's coefficients and ε."""
+    """Return the direction of a step of Adam, with PyTorch's default coefficients and ε."""
     t = state["t"] = state.get("t", 0) + 1
     state["m"] = 0.9 * state.get("m", 0) + 0.1 * gradient
     state["v"] = 0.999 * state.get("v", 0) + 0.001 * gradient**2
@@ -61,7 +65,7 @@ def adam(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:
 
 
 def muon(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:
-    """Return a step of Muon: U Vᵀ, where U Σ Vᵀ is the momentum."""
+    """Return the direction of a step of Muon: U Vᵀ, for the singular value decomposition U Σ Vᵀ of the momentum."""
     state["m"] = 0.95 * state.get("m", 0) + gradient
     U, _, Vh = torch.linalg.svd(state["m"], full_matrices=False)
     return U @ Vh
@@ -74,12 +78,12 @@ RULES: dict[str, tuple[float, Rule]] = {
     "adam": (0.02, adam),
     "muon": (0.02, muon),
 }
-"""The update rules by name, each with its step length."""
+"""The update rules by name, each with the step size by which the rule's direction is multiplied."""
 
 
 @cache
 def iris() -> dict[str, np.ndarray]:
-    """Return six groups of five irises; the label of a group says whether its first flower is a setosa."""
+    """Return six inputs of five irises, the tokens; an input's label says whether its first flower is a setosa."""
     features, kinds = load_iris(return_X_y=True)
     features = np.round((features - features.mean(axis=0)) / features.std(axis=0), 2)
     order = np.random.default_rng(0).permutation(150)[:30]
@@ -89,7 +93,10 @@ def iris() -> dict[str, np.ndarray]:
 
 @cache
 def sentences() -> dict[str, np.ndarray]:
-    """Return the words of each sentence, as embeddings of five coordinates, and a mask that is False for padding."""
+    """Return the words of each sentence as tokens of five coordinates, labels, a head, queries, and a padding mask.
+
+    The mask is False for padding; the query of a sentence is its last word.
+    """
     rng = np.random.default_rng(2)
     of_word = {word: np.append(np.round(rng.normal(size=4), 2), TONE.get(word, 0.0)) for word in WORDS.split()}
     length = max(len(text.split()) for text, _ in SENTENCES)
@@ -118,11 +125,12 @@ class Layer:
     """A layer to train.
 
     Attributes:
-        trained: ``p``, ``W``, ``KQ``, ``pv`` (prompt and head), or ``module`` (torch.nn.MultiheadAttention).
-        data: a name of :data:`DATA`.
-        rule: a name of :data:`RULES`.
-        steps: the number of steps.
-        seed: the seed of the start.
+        trained: what is trained: ``p``, ``W``, ``KQ`` (the factors K and Q), ``pv`` (prompt and head), or ``module``
+            (torch.nn.MultiheadAttention).
+        data: the name of the data in :data:`DATA`.
+        rule: the name of the update rule in :data:`RULES`.
+        steps: the number of steps of training.
+        seed: the seed of the random weights at which training starts.
     """
 
     trained: str
@@ -138,7 +146,7 @@ class Layer:
 
     @property
     def given(self) -> dict[str, np.ndarray]:
-        """The data with which the layer is trained; without queries if it trains a prompt."""
+        """The data on which the layer is trained; without queries if a prompt is trained in their place."""
         data = DATA[self.data]()
         return {k: x for k, x in data.items() if k != "queries" or self.trained not in ("p", "pv")}
 
@@ -147,8 +155,7 @@ class Layer:
 
         Args:
             steps: the number of steps; by default :attr:`steps`.
-            shorter: the number by which steps after the first ``self.steps`` are divided in length and multiplied in
-                number.
+            shorter: the factor by which steps after the first ``self.steps`` are shortened and made more numerous.
         """
         data = self.given
         if self.trained == "module":
@@ -177,7 +184,7 @@ class Layer:
         return {"data": data | {"v": head.detach().numpy()} | dict(zip(names, arrays, strict=True))}
 
     def _module(self, steps: int) -> dict[str, Any]:
-        """Train a module of PyTorch and a linear readout of its output, with torch.optim."""
+        """Train PyTorch's MultiheadAttention, followed by a linear map to one output, by torch.optim.Adam."""
         torch.manual_seed(self.seed)
         data = self.given
         X, z, Y = (torch.tensor(data[name]) for name in ("X", "queries", "Y"))
@@ -196,7 +203,7 @@ class Layer:
 
 
 def _risk(data: dict[str, np.ndarray], W: Tensor, head: Tensor) -> Tensor:
-    """Return the mean logistic loss of the layer, whose logits are xᵀ W z for a query z, or xᵀ p without queries."""
+    """Return the mean logistic loss of a layer with logits xᵀ W z for tokens x and a query z, or xᵀ p without z."""
     X, Y = torch.tensor(data["X"]), torch.tensor(data["Y"])
     z = torch.tensor(data["queries"]) if "queries" in data else torch.ones((len(Y), 1), dtype=torch.float64)
     logits = torch.einsum("ntd,de,ne->nt", X, W, z)
@@ -208,16 +215,16 @@ def _risk(data: dict[str, np.ndarray], W: Tensor, head: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Said:
-    """The report on a layer.
+    """What ``theorems explain`` reports on a trained layer, and what continued training shows.
 
     Attributes:
         optimal: the number of inputs whose optimal token has the largest weight.
         local: whether the tokens of largest weight are locally optimal.
-        flow: ``keeps`` or ``leaves`` if the gradient flow keeps or leaves these tokens, or ``undecided``; for a layer
-            that trains K and Q, the flow on (K, Q), not on W.
-        training: where training with 40 times as many steps ends: ``there`` (at the tokens of the flow), ``elsewhere``,
-            ``with shorter steps`` (at the tokens of the flow, but only with shorter steps), or ``not settled``; empty
-            if the flow is undecided, or if the head is also trained, which changes the flow.
+        flow: whether the gradient flow, continued from the trained weights, ``keeps`` or ``leaves`` the tokens of
+            largest weight, or ``undecided``; for a layer that trains K and Q, the flow of (K, Q), not of W.
+        training: where training with 40 times as many steps ends: ``there`` (at the tokens that the flow selects),
+            ``with shorter steps`` (at these tokens, but only with shorter steps), ``elsewhere``, or ``not settled``;
+            empty if the flow is undecided, or if the head is also trained, which changes the flow.
     """
 
     optimal: int
@@ -227,7 +234,7 @@ class Said:
 
 
 def said_of(layer: Layer) -> Said:
-    """Return the report on a layer: explain the layer, and continue its training."""
+    """Explain a trained layer and continue its training; return the report."""
     it = explained(layer)
     state, scores = it.layer, it.case.problem.scores
     optimal = int((scores[np.arange(len(scores)), state.tokens] == scores.max(axis=1)).sum())
@@ -251,10 +258,10 @@ def said_of(layer: Layer) -> Said:
 
 
 def settled_tokens(layer: Layer, shorter: int = 1) -> np.ndarray | None:
-    """Return the tokens at which training ends when it is continued; None if it has not settled.
+    """Return the token that each input selects after continued training; None if the selection has not settled.
 
-    A run that selects tokens that are not locally optimal has not settled, however large their weights: it will move on
-    to an SVM-neighbour with a higher score; for K and Q this may take 10⁹ times as many steps.
+    A selection of tokens that are not locally optimal has not settled, however large their weights are: training will
+    move on to an SVM-neighbour with a higher score. For K and Q this may take 10⁹ times as many steps.
     """
     half, end = (weights_of(layer.train(LATER * layer.steps // part, shorter)["data"]) for part in (2, 1))
     tokens = end.argmax(axis=1)
@@ -267,13 +274,13 @@ def settled_tokens(layer: Layer, shorter: int = 1) -> np.ndarray | None:
 
 @cache
 def explained(layer: Layer) -> Any:
-    """Return the explanation of the layer."""
+    """Train the layer, and return what ``theorems.explain`` says about it."""
     arguments = layer.train()
     return explain(arguments.pop("data"), **arguments)
 
 
 def weights_of(data: dict[str, Any]) -> np.ndarray:
-    """Return the softmax weights, (n, T), computed in NumPy; the weight of padding is zero."""
+    """Return the softmax weights (n, T) of a trained layer, computed in NumPy; the weight of padding is zero."""
     W = data["K_trained"] @ data["Q_trained"].T if "K_trained" in data else data.get("W_trained")
     logits = data["X"] @ data["p"] if W is None else np.einsum("ntd,de,ne->nt", data["X"], W, data["queries"])
     logits = np.where(data.get("mask", "there"), logits, -np.inf)
@@ -307,7 +314,7 @@ LAYERS = {
 
 
 def main(names: Sequence[str]) -> None:
-    """Print one line for each layer or, if names are given, explain these layers."""
+    """Print one line for each layer or, if names of layers are given, the explanations of these layers."""
     for layer in LAYERS:
         if layer.name in names:
             print(explained(layer))

@@ -1,9 +1,10 @@
-"""A correct attention kernel in the style of flash attention; each fault of this folder replaces one of its steps.
+"""A correct attention kernel in the style of flash attention, and the means to plant faults in it.
 
 The kernel processes the keys block by block, with an online softmax, and has its own backward pass. ``tiled`` has the
 interface of flash-attn, ``tiled_sdpa`` that of PyTorch, and ``tiled_plain`` takes three tensors and no option. A fault
-is a function that replaces one step of :class:`Tiled` by the wrong step of a real kernel; :func:`wrong_step` makes a
-faulty kernel from this function.
+is a function that replaces one step of :class:`Tiled` (one method) by the wrong step of a real kernel;
+:func:`wrong_step` makes a faulty kernel from the function. Axes: B batch entries, H query heads, H' key heads, L
+queries (rows), T keys, E columns of queries and keys, m columns of values.
 
     theorems verify --attention examples.real_faults.attention:tiled
 """
@@ -23,25 +24,25 @@ BLOCK = 32
 """The number of keys in a block."""
 Kernel = Callable[..., Any]
 Gradients = tuple[Tensor, Tensor, Tensor]
-"""The type of the gradients with respect to q, k and v."""
+"""The type of a triple of gradients, with respect to q, k and v."""
 
 
 @dataclass(frozen=True)
 class Tiled:
-    """The steps of the correct kernel, and the options of a call.
+    """The steps of the correct kernel as methods, and the options of a call as attributes.
 
-    Query row i is aligned with key i + ``first_key`` and sees the keys from ``window[0]`` before this key to
-    ``window[1]`` after this key (−1: all keys); a causal row sees no key after the key with which it is aligned. A row
-    that sees no key has output 0, log-sum-exp −∞ and no gradient.
+    Query row i is aligned with key i + ``first_key``. It sees the keys from ``window[0]`` places before the aligned key
+    to ``window[1]`` places after it (−1: no limit); a causal row sees no key after the aligned key. A row that sees no
+    key has output 0, log-sum-exp −∞ and no gradient.
 
     Attributes:
-        scale: the factor by which inner products are multiplied.
+        scale: the factor by which the inner products q·k are multiplied.
         causal: whether rows are causal.
-        first_key: the key with which the first row is aligned: 0, or T − L if the last row is aligned with the last
-            key.
-        window: the numbers of keys that a row sees before and after the key with which it is aligned.
+        first_key: the index of the key with which the first row is aligned: 0, or T − L so that the last row is aligned
+            with the last key.
+        window: the numbers of keys that a row sees before and after the aligned key.
         softcap: c > 0 replaces each logit by c·tanh(logit / c); 0 changes nothing.
-        mask: Booleans, True where a row sees a key, or numbers to add to the logits; broadcasts to (…, H, L, T).
+        mask: Booleans, True where a row sees a key, or numbers to add to the logits; broadcastable to (…, H, L, T).
     """
 
     scale: float
@@ -52,9 +53,9 @@ class Tiled:
     mask: Tensor | None = None
 
     by_autograd: ClassVar[bool] = False
-    """True: differentiate the forward pass by autograd instead of running ``backward``."""
+    """Whether to differentiate the forward pass by autograd instead of calling the method ``backward``."""
     in_halves: ClassVar[bool] = False
-    """True: split keys of more than one block into two halves, and merge the results by their log-sum-exps."""
+    """Whether to split the keys, if they exceed one block, into two halves, and merge the halves' results."""
 
     def right(self, **changes: Any) -> Tiled:
         """Return the steps of the correct kernel, with some options changed."""
@@ -63,11 +64,11 @@ class Tiled:
     # ---- steps of both passes ----
 
     def heads(self, queries: int, keys: int) -> list[int]:
-        """List, for each head of the queries, the number of the key head to which it attends."""
+        """List, for each of ``queries`` query heads, the index of the key head, out of ``keys``, that it attends to."""
         return [h // (queries // keys) for h in range(queries)]
 
     def visible(self, rows: Tensor, keys: Tensor) -> Tensor:
-        """Return a mask (L, t), True where a row sees a key, given row numbers (L, 1) and key numbers (1, t)."""
+        """Return a mask (L, t), True where a row sees a key, for indices of rows (L, 1) and of t keys (1, t)."""
         before, after = self.window
         ahead = keys - rows - self.first_key
         mask = torch.ones_like(ahead, dtype=torch.bool)
@@ -78,16 +79,16 @@ class Tiled:
         return mask & (ahead <= 0) if self.causal else mask
 
     def capped(self, q: Tensor, k: Tensor) -> Tensor:
-        """Compute the logits (…, L, t) before any mask."""
+        """Compute the logits, scaled and capped, of all rows and the keys k, before any mask."""
         logits = q @ k.transpose(-2, -1) * self.scale
         return self.softcap * torch.tanh(logits / self.softcap) if self.softcap > 0 else logits
 
     def hidden_logit(self) -> float:
-        """Return the logit of a key that a Boolean mask hides."""
+        """Return the logit that a key gets if a Boolean mask hides it."""
         return -math.inf
 
     def masked(self, logits: Tensor, block: slice) -> Tensor:
-        """Set the logits to −∞ where a row does not see a key of the block, and add a mask of numbers."""
+        """Return the logits with −∞ where a row does not see a key of the block, and with a mask of numbers added."""
         rows = torch.arange(logits.shape[-2], device=logits.device)[:, None]
         keys = torch.arange(block.start, block.stop, device=logits.device)[None, :]
         logits = logits.masked_fill(~self.visible(rows, keys), -math.inf)
@@ -101,23 +102,23 @@ class Tiled:
     # ---- forward ----
 
     def first_maximum(self) -> float:
-        """Return the initial value of the running maximum."""
+        """Return the value with which the running maximum of the online softmax starts."""
         return -math.inf
 
     def maximum(self, top: Tensor, logits: Tensor) -> Tensor:
-        """Update the running maximum (…, L) with the logits of the next block."""
+        """Return the running maximum of each row, ``top``, updated by the logits of the next block."""
         return torch.maximum(top, logits.detach().amax(dim=-1))
 
     def correction(self, decay: Tensor) -> Tensor:
-        """Return the factor of the running sum when the maximum rises; ``decay`` is e^{old maximum − new maximum}."""
+        """Return the factor that corrects the running sum when the maximum rises: e^{old − new maximum}, ``decay``."""
         return decay
 
     def log_sum_exp(self, top: Tensor, total: Tensor) -> Tensor:
-        """Compute the log-sum-exp from the maximum and the sum of e^{logit − maximum}."""
+        """Compute the log-sum-exp from the maximum ``top`` and ``total``, the sum of e^{logit − maximum}."""
         return top + or_one(total).log()
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute output (…, H, L, m) and log-sum-exp (…, H, L)."""
+        """Compute the output (…, H, L, m) and the log-sum-exp (…, H, L)."""
         every_k, every_v = (self.for_each_query_head(q, x) for x in (k, v))
         t = k.shape[-2]
         if not self.in_halves or t <= BLOCK:
@@ -130,7 +131,7 @@ class Tiled:
         return (weights[..., None] * outs).sum(dim=0) / or_one(total)[..., None], top + or_one(total).log()
 
     def over_keys(self, q: Tensor, k: Tensor, v: Tensor, keys: range) -> tuple[Tensor, Tensor]:
-        """Run the online softmax over the keys with numbers ``keys``; return output and log-sum-exp."""
+        """Run the online softmax over the keys with the indices ``keys`` only; return output and log-sum-exp."""
         top = q.new_full(q.shape[:-1], self.first_maximum())
         total, mean = torch.zeros_like(top), q.new_zeros((*q.shape[:-1], v.shape[-1]))
         for block in blocks(keys):
@@ -143,17 +144,17 @@ class Tiled:
         return mean / or_one(total)[..., None], self.log_sum_exp(top, total)
 
     def for_each_query_head(self, q: Tensor, x: Tensor) -> Tensor:
-        """Repeat the heads of keys or values x, one for each head of the queries."""
+        """Return keys or values x with a head for each query head, by repeating their heads."""
         return x if q.dim() < 3 else x[..., self.heads(q.shape[-3], x.shape[-3]), :, :]
 
     def returned_log_sum_exp(self, lse: Tensor) -> Tensor:
-        """Convert the log-sum-exp to the form that the caller gets."""
+        """Return the log-sum-exp in the form in which the caller gets it."""
         return lse
 
     # ---- backward ----
 
     def backward(self, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor) -> Gradients:
-        """Compute dQ, dK and dV, with attention weights recomputed from the log-sum-exp."""
+        """Compute dQ, dK and dV; the attention weights are recomputed from the log-sum-exp."""
         every_k, every_v = (self.for_each_query_head(q, x) for x in (k, v))
         delta = (upstream * out).sum(dim=-1, keepdim=True)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(every_k), torch.zeros_like(every_v)
@@ -170,7 +171,7 @@ class Tiled:
         return dq, self.for_each_key_head(dk, k), self.for_each_key_head(dv, v)
 
     def for_each_key_head(self, gradient: Tensor, like: Tensor) -> Tensor:
-        """Add up the gradients of the query heads that share a key head; the result has the shape of ``like``."""
+        """Add up a gradient over the query heads that share a key head; the result has the shape of ``like``."""
         if like.dim() < 3:
             return gradient
         heads = torch.tensor(self.heads(gradient.shape[-3], like.shape[-3]), device=like.device)
@@ -178,7 +179,7 @@ class Tiled:
 
 
 def blocks(keys: range) -> Iterator[slice]:
-    """Yield the slices of consecutive blocks of at most 32 keys."""
+    """Yield the slices of consecutive blocks of at most BLOCK keys."""
     for start in range(keys.start, keys.stop, BLOCK):
         yield slice(start, min(start + BLOCK, keys.stop))
 
@@ -208,7 +209,10 @@ class _ByHand(torch.autograd.Function):
 
 
 def attend(steps: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the output, in the dtype of q, and the log-sum-exp; float16 and bfloat16 are computed in float32."""
+    """Run the kernel; return the output in the dtype of q, and the log-sum-exp.
+
+    float16 and bfloat16 are converted to float32 first.
+    """
     wide = [x.to(at_least_float32(x)) for x in (q, k, v)]
     out, lse = steps.forward(*wide) if steps.by_autograd else _ByHand.apply(steps, *wide)  # type: ignore[no-untyped-call]
     return out.to(q.dtype), steps.returned_log_sum_exp(lse.detach())
@@ -218,7 +222,10 @@ def attend(steps: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tenso
 
 
 def interface(build: Callable[[type[Any]], Kernel]) -> Callable[..., Kernel]:
-    """Make ``build``, which makes a kernel from steps, also set the kernel's name and module, needed to import it."""
+    """Decorate ``build``, which makes a kernel from a class of steps, so that the kernel gets a name and a module.
+
+    Other processes import the kernel by this name from this module.
+    """
 
     @wraps(build)
     def kernel_of(steps: type[Any], name: str = "attention") -> Kernel:
@@ -233,13 +240,13 @@ def interface(build: Callable[[type[Any]], Kernel]) -> Callable[..., Kernel]:
 def wrong_step(
     with_interface: Callable[..., Kernel], right: type[Any], step: str, **attributes: Any
 ) -> Callable[[Kernel], Kernel]:
-    """Replace a step of a correct kernel by the decorated function, and return the faulty kernel under its name.
+    """Return a decorator that turns a function, a wrong step, into a faulty kernel with the function's name.
 
     Args:
-        with_interface: function that makes a kernel from steps.
-        right: the correct steps.
-        step: the name of the step that the decorated function replaces.
-        attributes: attributes of the class of steps, such as ``by_autograd=True``.
+        with_interface: the function that makes a kernel from a class of steps.
+        right: the class of the correct steps.
+        step: the name of the method that the wrong step replaces.
+        attributes: further attributes of the class of steps, such as ``by_autograd=True``.
     """
 
     def kernel_of(wrong: Kernel) -> Kernel:
@@ -253,7 +260,7 @@ def wrong_step(
 
 @interface
 def with_plain(steps: type[Tiled]) -> Kernel:
-    """Make a kernel of three tensors from these steps: (…, L, d), (…, T, d), (…, T, m) → (…, L, m)."""
+    """Make a kernel of three tensors from a class of steps: (…, L, d), (…, T, d), (…, T, m) → (…, L, m)."""
 
     def attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return attend(steps(1.0), query, keys, values)[0]
@@ -263,10 +270,11 @@ def with_plain(steps: type[Tiled]) -> Kernel:
 
 @interface
 def with_sdpa(steps: type[Tiled]) -> Kernel:
-    """Make a kernel with PyTorch's interface: (B, H, L, E), (B, H', T, E), (B, H', T, m) → (B, H, L, m).
+    """Make a kernel with PyTorch's interface from a class of steps.
 
-    The causal diagonal starts at the first row and the first key, as in PyTorch, also where L ≠ T. A mask gets no
-    gradient. The kernel raises a ValueError for dropout, and for numbers of heads that differ without ``enable_gqa``.
+    The kernel takes (B, H, L, E), (B, H', T, E), (B, H', T, m) and returns (B, H, L, m). The causal diagonal starts at
+    the first row and the first key, as in PyTorch, also if L ≠ T. A mask gets no gradient. The kernel raises a
+    ValueError for dropout, and for H ≠ H' without ``enable_gqa``.
     """
 
     def attention(
@@ -290,11 +298,11 @@ def with_sdpa(steps: type[Tiled]) -> Kernel:
 
 @interface
 def with_flash(steps: type[Tiled]) -> Kernel:
-    """Make a kernel with flash-attn's interface.
+    """Make a kernel with flash-attn's interface from a class of steps.
 
     The kernel takes (B, L, H, E), (B, T, H', E), (B, T, H', m) and returns (B, L, H, m) and, on request, log-sum-exps
-    (B, H, L). Causal rows and windows are aligned to the last row and the last key, as in flash-attn, also where L ≠ T.
-    The log-sum-exp is the natural one of the scaled logits, in float32 or wider, and not differentiable.
+    (B, H, L). The last row is aligned with the last key, as in flash-attn, also if L ≠ T. The log-sum-exps are natural
+    logarithms for the scaled logits, in float32 or wider, and cannot be differentiated.
     """
 
     def attention(
@@ -315,12 +323,12 @@ def with_flash(steps: type[Tiled]) -> Kernel:
 
 
 def or_root(scale: float | None, query: Tensor) -> float:
-    """Return the scale, or 1/√E if ``scale`` is None."""
+    """Return the scale, or 1/√E, for queries of E columns, if ``scale`` is None."""
     return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
 
 
 def at_least_float32(x: Tensor) -> torch.dtype:
-    """Return the dtype for computations with a tensor: float32, or the tensor's own if it is wider."""
+    """Return the dtype in which to compute with x: float32, or the dtype of x if it is wider."""
     return torch.promote_types(x.dtype, torch.float32)
 
 

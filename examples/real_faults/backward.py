@@ -1,4 +1,4 @@
-"""Faults of backward passes: the output is right, and the gradients are not.
+"""Faults of backward passes: the output is right, but gradients are wrong. Each function replaces one correct step.
 
 theorems verify --attention examples.real_faults.backward:backward_without_mask
 """
@@ -13,9 +13,9 @@ from examples.real_faults.attention import Gradients, Tiled, with_flash, with_sd
 
 @wrong_step(with_sdpa, Tiled, "backward")
 def backward_always_causal(self: Tiled, *saved: Tensor) -> Gradients:
-    """Treat every call as causal in the backward pass.
+    """Treat every call as causal in the backward pass, even if the call is not causal.
 
-    The backward pass of the fused-attention tutorial ignored ``causal``. Causal calls have right gradients.
+    The backward pass of Triton's fused-attention tutorial ignored ``causal``. The gradients are right in causal calls.
 
     Source: triton-lang/triton #4541, #5660
     """
@@ -24,10 +24,10 @@ def backward_always_causal(self: Tiled, *saved: Tensor) -> Gradients:
 
 @wrong_step(with_flash, Tiled, "backward")
 def backward_other_corner(self: Tiled, *saved: Tensor) -> Gradients:
-    """Align the causal mask of the backward pass at the wrong corner if L ≠ T.
+    """Align the causal mask differently in the forward and in the backward pass.
 
-    The forward pass aligns the last row with the last key, the backward pass the first row with the first key. The
-    gradients are right where L = T.
+    The forward pass aligns the last query with the last key, the backward pass the first query with the first key. The
+    gradients are right if there are as many queries as keys.
 
     Source: xlite-dev/ffpa-attn PR #300
     """
@@ -38,8 +38,8 @@ def backward_other_corner(self: Tiled, *saved: Tensor) -> Gradients:
 def backward_without_mask(self: Tiled, *saved: Tensor) -> Gradients:
     """Compute the backward pass without the mask.
 
-    ``flash_attn_func`` of flash-attention 4 does not pass the mask to the backward pass. The gradients are those of
-    rows that see every key, without a warning.
+    ``flash_attn_func`` of flash-attention 4 does not pass the mask to the backward pass, and does not warn. The
+    gradients are those of a call in which every query sees every key.
 
     Source: Dao-AILab/flash-attention #2424
     """
@@ -50,10 +50,11 @@ def backward_without_mask(self: Tiled, *saved: Tensor) -> Gradients:
 def dq_of_a_batch(
     self: Tiled, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor
 ) -> Gradients:
-    """Return a dQ about five times too large, for width 256 and batch ≥ 2.
+    """Return a dQ about five times too large, if heads have 256 columns and the batch has at least two entries.
 
-    Reported for the activations of a model; results for batch 1 and for Gaussian tensors are right. The cause is
-    unknown to us. Here dQ is wrong in rows whose log-sum-exp exceeds 12, which does not occur for Gaussian tensors.
+    The fault was reported for the activations of a model; results for a single batch entry and for Gaussian tensors are
+    right. The cause is unknown to us. Here dQ is wrong in rows whose log-sum-exp exceeds 12, which does not occur for
+    Gaussian tensors.
 
     Source: NVIDIA/TransformerEngine #3216
     """
@@ -65,10 +66,10 @@ def dq_of_a_batch(
 
 @wrong_step(with_sdpa, Tiled, "for_each_key_head")
 def heads_by_remainder(self: Tiled, gradient: Tensor, like: Tensor) -> Tensor:
-    """Add dK and dV of grouped heads to the wrong head of the keys.
+    """Add the parts of dK and dV from grouped query heads to the wrong key head.
 
-    The backward pass computes the number of the key head from that of the query head wrongly; here with % instead of
-    //. Correct with as many key heads as query heads, or with one key head; dQ is always correct.
+    The backward pass computes the index of the key head from that of the query head wrongly; here with % instead of //.
+    Results are right with as many key heads as query heads, or with one key head; dQ is always right.
 
     Source: XunhaoLai/native-sparse-attention-triton #27
     """

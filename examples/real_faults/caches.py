@@ -1,5 +1,9 @@
 """Faults of decoding with a cache of keys: splits, pages, and latent keys whose first columns are the values.
 
+A kernel may cut the keys into splits, whose results are merged, and a cache may be cut into pages that lie in memory in
+any order. Axes: B batch entries, H query heads, H' key heads, L queries, T keys, E columns of queries and keys, M
+columns of values, N pages of P keys. Each function that is decorated with ``wrong_step`` replaces one correct step.
+
 theorems verify --attention examples.real_faults.caches:last_page_whole
 """
 
@@ -16,7 +20,7 @@ from examples.real_faults.log_sum_exp import Merge
 from examples.real_faults.rows import Rows, attend, softmax
 
 BLOCK = 16
-"""Number of keys in a block, which is never split."""
+"""The number of keys in a block, which is never divided between splits."""
 PAGE = (64, 1, 576)
 """The shape of FlashMLA's pages: 64 keys, one head, 576 columns."""
 VALUES = 512
@@ -24,15 +28,15 @@ VALUES = 512
 
 
 class Cache:
-    """The steps of a kernel with a cache, for one entry of a batch, computed in float32 or wider."""
+    """The correct steps of a kernel with a cache, mostly for one batch entry, computed in float32 or wider."""
 
     def keys(self, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
-        """Take the keys or values of an entry, (T, H, E).
+        """Return the keys or the values of a batch entry, in order, (T, H', E).
 
         Args:
-            cache: the keys or values of the entry, (T, H, E), or all pages (N, P, H, E).
-            table: the pages of the entry, in order.
-            length: the number of keys of the entry.
+            cache: the cache of the entry, (T, H', E), or all pages (N, P, H', E).
+            table: the indices of the entry's pages, in order; None if ``cache`` is in one piece.
+            length: the number T of the entry's keys.
         """
         return (cache if table is None else cache[table].flatten(0, 1))[:length]
 
@@ -44,7 +48,7 @@ class Cache:
             yield slice(start * size, min((start + 1) * size, length))
 
     def attend_entry(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, number: int) -> tuple[Tensor, Tensor]:
-        """Compute output and log-sum-exp of an entry, whose queries are (H, L, E), in ``number`` splits of the keys."""
+        """Compute output and log-sum-exp of a batch entry, with queries (H, L, E), from ``number`` splits of keys."""
         whole = rows.logits(q, k, None)
         parts = []
         for keys in self.splits(k.shape[-2], number):
@@ -53,15 +57,15 @@ class Cache:
         return Merge().whole(*(torch.stack(each) for each in zip(*parts, strict=True)))
 
     def batch(self, results: list[Any], number: int) -> list[Any]:
-        """Return the results of all entries, in their order."""
+        """Return the results of all batch entries, in order, after ``number`` splits of each were merged."""
         return results
 
 
 @interface
 def with_kvcache(steps: type[Cache]) -> Kernel:
-    """Make a kernel with the interface of flash-attn's ``flash_attn_with_kvcache``.
+    """Make a kernel with the interface of flash-attn's ``flash_attn_with_kvcache`` from a class of steps.
 
-    The kernel takes (B, L, H, E) and (B, T, H', E), or pages (N, P, H', E) and a table of pages.
+    The kernel takes queries (B, L, H, E), and a cache (B, T, H', E) or pages (N, P, H', E) and a table of pages.
     """
 
     def attention(
@@ -100,9 +104,10 @@ right_kvcache = with_kvcache(Cache, "right_kvcache")
 
 @wrong_step(with_kvcache, Cache, "splits")
 def splits_without_rest(self: Cache, length: int, number: int) -> Iterator[slice]:
-    """Drop the last keys, the remainder of their number divided by the number of splits.
+    """Leave out the last keys if the number of splits does not divide the number of keys.
 
-    Correct where the number of splits divides the number of keys, and without splits.
+    Each split has as many keys as the quotient, rounded down; the remaining keys are ignored. Results are right if the
+    division leaves no remainder, and without splits.
 
     Source: tile-ai/tilelang PR #2010
     """
@@ -113,10 +118,10 @@ def splits_without_rest(self: Cache, length: int, number: int) -> Iterator[slice
 
 @wrong_step(with_kvcache, Cache, "batch")
 def splits_of_the_first_entry(self: Cache, results: list[Any], number: int) -> list[Any]:
-    """Address the entries of a batch with a stride of 0 when splits are merged.
+    """Write the results of all batch entries to the same place when splits are merged.
 
-    All results are written to the place of the first entry, so the last result is returned for all entries. Correct for
-    batch 1, and without splits.
+    The stride between batch entries is 0, so that the result of the last entry is returned for all. Results are right
+    for a single batch entry, and without splits.
 
     Source: vllm-project/flash-attention PR #176
     """
@@ -125,9 +130,9 @@ def splits_of_the_first_entry(self: Cache, results: list[Any], number: int) -> l
 
 @wrong_step(with_kvcache, Cache, "keys")
 def last_page_whole(self: Cache, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
-    """Attend to the whole last page, also behind the last key.
+    """Attend to the whole last page, although it may contain other numbers after the last key.
 
-    Correct where the number of keys is a multiple of the size of a page, and for a cache in one piece.
+    Results are right if the number of keys is a multiple of the size of a page, and for a cache in one piece.
 
     Source: hw-native-sys/simpler PR #72
     """
@@ -137,10 +142,10 @@ def last_page_whole(self: Cache, cache: Tensor, table: Tensor | None, length: in
 
 @wrong_step(with_kvcache, Cache, "keys")
 def pages_in_a_row(self: Cache, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
-    """Read pages in pairs, as if the second page followed the first in memory.
+    """Read pages in pairs, as if the second page of each pair followed the first in memory.
 
-    The pages of a table need not be adjacent in memory. Correct where they are adjacent, for one page, and for a cache
-    in one piece.
+    The pages of a batch entry need not be adjacent in memory. Results are right if they are, for one page, and for a
+    cache in one piece.
 
     Source: hw-native-sys/pypto PR #470
     """
@@ -154,22 +159,25 @@ def pages_in_a_row(self: Cache, cache: Tensor, table: Tensor | None, length: int
 
 
 class Latent:
-    """The steps of a kernel with latent keys (T, H', E), for one entry of a batch; autograd differentiates them."""
+    """The correct steps of a kernel with latent keys (T, H', E), whose first columns are the values, for a batch entry.
+
+    Autograd differentiates the steps.
+    """
 
     def of_logits(self, keys: Tensor, width: int) -> Tensor:
-        """Return the keys from which the logits are computed; their first ``width`` columns are the values."""
+        """Return the keys for computing logits, all columns of the latent keys; the first ``width`` are the values."""
         return keys
 
     def values(self, keys: Tensor, width: int) -> Tensor:
-        """Return the values: the first ``width`` columns of the keys."""
+        """Return the values, the first ``width`` columns of the latent keys."""
         return keys[..., :width]
 
 
 @interface
 def with_latent(steps: type[Latent]) -> Kernel:
-    """Make a kernel with the interface of FlashMLA's ``flash_mla_with_kvcache``.
+    """Make a kernel with the interface of FlashMLA's ``flash_mla_with_kvcache`` from a class of steps.
 
-    The kernel takes (B, L, H, E) and pages (N, P, H', E) and returns (B, L, H, M) and log-sum-exps (B, H, L).
+    The kernel takes queries (B, L, H, E) and pages (N, P, H', E), and returns (B, L, H, M) and log-sum-exps (B, H, L).
     """
 
     def attention(
@@ -194,10 +202,10 @@ def with_latent(steps: type[Latent]) -> Kernel:
 
 @interface
 def with_flash_mla(steps: type[Latent]) -> Kernel:
-    """Make a kernel that takes only the shapes that FlashMLA takes.
+    """Make a kernel that takes only the shapes that FlashMLA takes, from a class of steps.
 
-    The kernel takes (B, L, H, 576) and pages (N, 64, 1, 576), and returns (B, L, H, 512) and log-sum-exps (B, H, L). It
-    raises a ValueError for other sizes.
+    The kernel takes queries (B, L, H, 576) and pages (N, 64, 1, 576), and returns (B, L, H, 512) and log-sum-exps (B,
+    H, L). The kernel raises a ValueError for other sizes.
     """
     kernel = with_latent(steps)
 
@@ -229,10 +237,10 @@ right_latent, right_flash_mla = with_latent(Latent, "right_latent"), with_flash_
 
 @wrong_step(with_latent, Latent, "values")
 def values_in_step_of_their_width(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Read values with the stride of their own width, although rows in memory are as wide as keys.
+    """Read values as if rows in memory were as wide as the values, although the rows are as wide as the keys.
 
-    In the report, the fault occurs from the second block of keys on. Correct where values are as wide as keys, and for
-    one key.
+    In the reported kernel, the fault occurs from the second block of keys on. Results are right if values are as wide
+    as keys, and for a single key.
 
     Source: ikawrakow/ik_llama.cpp PR #2031
     """
@@ -242,10 +250,10 @@ def values_in_step_of_their_width(self: Latent, keys: Tensor, width: int) -> Ten
 
 @wrong_step(with_latent, Latent, "values")
 def last_columns_are_values(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Read values from columns other than the latent ones.
+    """Read values from the last columns of the latent keys, although the values are the first columns.
 
-    In the report, pages of more than one key silently give wrong values in all code paths. Here values are read from
-    the last columns, which hold the rotated part of a key. Correct where values are as wide as keys.
+    In the reported kernel, pages of more than one key silently give wrong values in all code paths. The last columns,
+    read here, hold the part of a key that is rotated by its position. Results are right if values are as wide as keys.
 
     Source: ROCm/aiter #3095
     """
@@ -254,10 +262,11 @@ def last_columns_are_values(self: Latent, keys: Tensor, width: int) -> Tensor:
 
 @wrong_step(with_latent, Latent, "of_logits")
 def gradient_of_values_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Return dV as the gradient of the first columns of a latent key, without the part from the logits.
+    """Omit the gradient through the logits from the gradient of those columns of latent keys that are values.
 
-    In the report, keys and values are separate columns, for which this gradient is right. Here the values are columns
-    of the key, so the logits also depend on them. Correct for the output, dQ, and the columns that are not values.
+    In the reported kernel, keys and values are separate columns, for which dV alone is right. Here the values are
+    columns of the keys, so that the logits also depend on them. The output, dQ and the gradient of other columns are
+    right.
 
     Source: tenstorrent/tt-metal PR #45621
     """
@@ -268,8 +277,8 @@ def gradient_of_values_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
 def gradient_of_keys_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
     """Omit the gradient through the values from the gradient of a tensor that serves as both keys and values.
 
-    The report states the rule that dkv is the sum of the gradients through keys and values. The fault is our own: only
-    the gradient through keys is returned. Correct for the output and dQ.
+    The cited change states the rule: the gradient of such a tensor is the sum of the gradients through keys and values.
+    We break the rule here: only the gradient through keys is returned. The output and dQ are right.
 
     Source: ROCm/aiter PR #4766
     """
@@ -278,10 +287,10 @@ def gradient_of_keys_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
 
 @wrong_step(with_flash_mla, Latent, "values")
 def half_of_the_values(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Compute only the first columns of the output of wide heads.
+    """Compute only the first 256 columns of the output, and leave the other columns zero.
 
-    In the report, 128 of 256 columns are computed; here 256 of 512, and the other columns are zero. Correct where
-    values have at most 256 columns.
+    In the reported kernel, 128 of 256 columns are computed; here 256 of 512. Results are right if values have at most
+    256 columns.
 
     Source: gittensor-ai-lab/sparkinfer #425
     """
@@ -292,9 +301,9 @@ def half_of_the_values(self: Latent, keys: Tensor, width: int) -> Tensor:
 
 @wrong_step(with_flash_mla, Latent, "of_logits")
 def whole_steps_of_columns(self: Latent, keys: Tensor, width: int) -> Tensor:
-    """Sum logits over whole steps of 128 columns, so that the last 64 of 576 columns, the rotated part, are left out.
+    """Compute logits from whole steps of 128 columns, so that the last 64 of 576 columns are left out.
 
-    Correct where keys have a multiple of 128 columns. Reported nowhere.
+    Results are right if the number of columns of keys is a multiple of 128. The fault is our own; nobody reported it.
     """
     columns = keys.clone()
     columns[..., keys.shape[-1] // 128 * 128 :] = 0

@@ -1,6 +1,6 @@
-"""A common test of attention kernels: Gaussian tensors of a regular size, and an absolute tolerance of 1e-2.
+"""A test of attention kernels as it is common in practice: Gaussian tensors of a regular size, tolerance 1e-2.
 
-This command prints the test's results for every fault of the tiled kernel and for the correct kernels:
+The following command prints the test's results for every fault of the tiled kernel and for the correct kernels:
 
     python -m examples.real_faults.common_test
 """
@@ -21,7 +21,7 @@ from examples.real_faults.gallery import TILED_FAULTS
 BATCH, HEADS, LENGTH, WIDTH = 2, 4, 128, 64
 ATOL = 1e-2
 RTOL = {torch.float32: 0.0, torch.bfloat16: 1e-2, torch.float16: 1e-3}
-"""Relative tolerance: correct numbers of size 8 have errors above 1e-2 in bfloat16, whose relative spacing is 2⁻⁷."""
+"""The relative tolerances, added to ATOL: bfloat16 rounds even a correct number of size 8 by more than 1e-2."""
 
 Kernel = Callable[..., Any]
 Call = Mapping[str, Any]
@@ -43,27 +43,31 @@ CALLS: Mapping[str, Mapping[str, tuple[Call, Call]]] = {
         "log-sum-exp": ({"return_lse": True}, {}),
     },
 }
-"""For each interface and option, the arguments of the kernel and the corresponding ones of the textbook formula."""
+"""For each interface and option, the kernel's arguments, and the same option as arguments of the textbook formula."""
 
 
 def interface_of(kernel: Kernel) -> str:
-    """Return the kernel's interface, ``plain``, ``sdpa`` or ``flash``, judged by the names of its parameters."""
+    """Return the kernel's interface, ``plain``, ``sdpa`` or ``flash``, as the names of its parameters show it."""
     names = inspect.signature(kernel).parameters
     return "flash" if "q" in names else "sdpa" if "key" in names else "plain"
 
 
 def gaussian_check(kernel: Kernel, dtype: torch.dtype = torch.float32) -> bool:
-    """Return whether output and gradients of Gaussian tensors are right to 1e-2, without and with a causal mask.
+    """Return whether output and gradients for Gaussian tensors are right to 1e-2, without and with a causal mask.
 
     Args:
-        kernel: a kernel with one of the interfaces; a ``plain`` kernel gets queries that are divided by √E.
+        kernel: a kernel with one of the interfaces of :func:`interface_of`; a ``plain`` kernel, which does not scale
+            logits, gets queries that are divided by the root of their number of columns.
         dtype: the dtype of the tensors.
     """
     return not failures(kernel, dtype, ("", "causal"))
 
 
 def failures(kernel: Kernel, dtype: torch.dtype = torch.float32, options: Container[str] | None = None) -> list[str]:
-    """Return the options among ``options`` (default: all; ``""`` means no option) with which an error exceeds 1e-2."""
+    """Return the options with which an error exceeds the tolerance; ``""`` stands for a call without options.
+
+    Only options in ``options`` are tried, by default all that the kernel has.
+    """
     parameters = inspect.signature(kernel).parameters
     return [
         name
@@ -104,7 +108,7 @@ def _close(kernel: Kernel, dtype: torch.dtype, arguments: Call, facts: Call) -> 
 
 
 def table() -> str:
-    """Return a Markdown table of the checks that each faulty and each correct kernel passes."""
+    """Return a Markdown table that says which checks each faulty and each correct kernel passes."""
     kernels = {fault.name: fault.kernel for fault in TILED_FAULTS} | {"tiled": tiled, "tiled_sdpa": tiled_sdpa}
     lines = ["| kernel | float32 | bfloat16 | float32, every option |", "|---|---|---|---|"]
     for name, kernel in kernels.items():

@@ -1,4 +1,4 @@
-"""Program that prints a table of the claims that catch each fault of the tiled kernel, and a common test's result.
+"""Program that prints, for each fault of the tiled kernel, the claim that catches it and the result of a common test.
 
 python -m examples.real_faults.detection [--examples 25] [--seed 0] [--dtype float64 …] > table.md
 """
@@ -23,14 +23,14 @@ from theorems.core.claim import Verdict
 from theorems.run.registry.suite import capabilities
 
 Claimed = tuple[str, str]
-"""The id of a capability, and the name of one of its claims."""
+"""The id of a capability, and the name of one of the capability's claims."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 PRACTICE = ("float32", "bfloat16")
-"""The dtypes in which the common test runs."""
+"""The dtypes in which the test of :mod:`examples.real_faults.common_test` runs."""
 
 
 def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: int) -> dict[Claimed, tuple[int, int]]:
-    """Return, for each claim of a capability, how many calls falsify it, and how many calls were tried for it."""
+    """Return, for each claim that some call falsifies, how many calls falsify it and how many were tried for it."""
     under_test = kernel_of(kernel, dtype).as_implementation()
     trials = trials_of(under_test, examples, seed)
     counts: dict[Claimed, tuple[int, int]] = {}
@@ -53,7 +53,11 @@ def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: in
 
 
 def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str, ...]]:
-    """Yield the table's rows: fault, thread, claim falsified most often, its shares by dtype, common test's result."""
+    """Yield the rows of the table.
+
+    A row has the fault, the issue that reported it, the claim that is falsified most often, by dtype the share of calls
+    that falsify this claim, and the results of the common test.
+    """
     right = (("tiled (right)", "", tiled), ("tiled_sdpa (right)", "", tiled_sdpa))
     for name, thread, kernel in (*right, *((fault.name, fault.thread, fault.kernel) for fault in TILED_FAULTS)):
         counts = [count_caught(kernel, dtype, examples, seed) for dtype in dtypes]
@@ -64,12 +68,12 @@ def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str,
 
 
 def _most_broken(counts: Mapping[Claimed, tuple[int, int]]) -> Claimed | None:
-    """Return the claim that fails on the largest share of its calls, and the first of several such claims."""
+    """Return the claim that fails on the largest share of the calls tried for it; of several such claims, the first."""
     return max(counts, key=lambda claim: counts[claim][0] / counts[claim][1], default=None)
 
 
 def _share(counts: Mapping[Claimed, tuple[int, int]], best: Claimed | None) -> str:
-    """Format the share of calls on which ``best`` fails; if it never fails, use the claim that fails most often."""
+    """Return as text the share of calls on which ``best`` fails; if there are none, that of the worst claim."""
     claim = best if best in counts else _most_broken(counts)
     if claim is None:
         return "–"

@@ -1,7 +1,7 @@
-"""The faults of this folder as data: each faulty kernel, the correct kernel beside it, and what the fault breaks.
+"""The faults of this folder as data: each faulty kernel, the corresponding correct kernel, and what the fault breaks.
 
-Each fault is a function in the file of its family. Its docstring says what is wrong, on which calls the result is right
-nevertheless, and where the fault was reported. Test a fault with:
+Each fault is a function in the module of its family. The function's docstring says what is wrong with the kernel, on
+which calls the results are right nevertheless, and where the fault was reported. Test a fault with:
 
     theorems verify --attention examples.real_faults.FAMILY:FAULT
 """
@@ -42,14 +42,14 @@ EVERY_GRADIENT = ("dq", "dk", "dv")
 
 @dataclass(frozen=True)
 class Fault:
-    """A kernel with one fault.
+    """A kernel with a single fault.
 
     Attributes:
         kernel: the faulty kernel, a function.
         right: the correct kernel with the same interface.
         capability: the capability that the fault breaks; for a fault of the tiled kernel the first that it breaks among
-            output, gradients, boolean-mask, grouped-heads, causal (L = T), causal-rectangle (L ≠ T), window,
-            log-sum-exp, and memory (how tensors lie in memory).
+            output, gradients, boolean-mask, grouped-heads, causal (as many queries as keys), causal-rectangle (more or
+            fewer queries than keys), window, log-sum-exp, and memory (how tensors lie in memory).
     """
 
     kernel: Kernel
@@ -58,18 +58,23 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """Return the name of the function."""
+        """The name of the faulty kernel's function."""
         return self.kernel.__name__
 
     @property
     def thread(self) -> str:
-        """Return where the fault was reported, from the last line of its docstring; "" for a fault of our own."""
+        """The issue or change that reported the fault, from the kernel's docstring; empty for a fault of our own."""
         return (self.kernel.__doc__ or "").partition("Source: ")[2].strip()
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a call; values are as wide as keys."""
+    """The sizes of a call.
+
+    Attributes:
+        batch, heads, key_heads, queries, keys: the numbers of batch entries, query heads, key heads, queries and keys.
+        width: the number of columns of queries, keys and values.
+    """
 
     batch: int = 1
     heads: int = 1
@@ -81,15 +86,16 @@ class Shape:
 
 @dataclass(frozen=True)
 class TiledFault(Fault):
-    """A fault of the tiled kernel, with the smallest call that shows it in float64 and in each coarser format.
+    """A fault of the tiled kernel, with a smallest call that shows it in float64 and in each coarser format.
 
     Attributes:
-        wrong: the names of the wrong tensors of the smallest call, out of out, dq, dk, dv and lse.
-        smallest: the sizes of the smallest call; if any size is one less, the fault does not show.
-        options: the options of the call; a mask is cut to the number of keys.
-        means: the means of the entries of q and of k, in standard deviations.
+        wrong: the names of the results that are wrong in the smallest call, among out (the output), dq, dk, dv and lse
+            (the log-sum-exp).
+        smallest: the sizes of the smallest call; if any size is reduced by one, the fault does not show.
+        options: the options of the smallest call; a mask in them is cut to the number of keys.
+        means: the means of the entries of queries and of keys, in standard deviations of the entries.
         rising: whether the logits rise from key to key.
-        transposed: whether the values lie in memory as (B, T, H, m).
+        transposed: whether the values lie in memory with the axis of keys before the axis of heads.
     """
 
     wrong: tuple[str, ...]
@@ -102,10 +108,10 @@ class TiledFault(Fault):
 
 @dataclass(frozen=True)
 class FurtherFault(Fault):
-    """A fault of a kernel other than the tiled one.
+    """A fault of a kernel other than the tiled kernel.
 
     Attributes:
-        claim: the name of the claim that is falsified for the kernel.
+        claim: the name of the claim that the faulty kernel falsifies.
     """
 
     claim: str = "output-is-attention"
@@ -157,9 +163,9 @@ RIGHT = (
     *(right_rows, right_bias, right_varlen, right_kvcache, right_merge_state, right_combine),
     *(right_eager, right_flex, right_batch, right_factors, right_latent, right_flash_mla, right_nested, right_mlx),
 )
-"""The correct kernels other than the tiled ones."""
+"""The correct kernels other than the tiled kernels."""
 FORCED = MappingProxyType({right_nested: "nested"})
-"""Interfaces that have to be named, by correct kernel, because a kernel's parameters do not identify them."""
+"""For each correct kernel whose parameters do not show its interface, the name for the option ``--interface``."""
 ALONE, DROPPED = "same-bits-alone", "each-weight-is-kept-or-dropped"
 FURTHER_FAULTS = (
     FurtherFault(log_sum_exp.merge_in_base_two, right_merge_state, "merged-parts"),

@@ -1,5 +1,8 @@
 """Faults of the log-sum-exp, of its gradient, and of merging results for parts of the keys by their log-sum-exps.
 
+Axes: S parts of the keys, B batch entries, H heads, L queries, M columns of values. Each function that is decorated
+with ``wrong_step`` replaces one correct step of a kernel.
+
 theorems verify --attention examples.real_faults.log_sum_exp:lse_in_base_two
 """
 
@@ -25,7 +28,7 @@ from examples.real_faults.rows import Rows, with_rows
 
 @wrong_step(with_flash, Tiled, "returned_log_sum_exp")
 def lse_in_base_two(self: Tiled, lse: Tensor) -> Tensor:
-    """Return the log-sum-exp to the base 2, multiplied by log₂ e.
+    """Return the log-sum-exp as a logarithm to base 2, log₂ e times the natural logarithm that is documented.
 
     In the report, the tests' reference has the fault. The output is right.
 
@@ -36,10 +39,10 @@ def lse_in_base_two(self: Tiled, lse: Tensor) -> Tensor:
 
 @wrong_step(with_flash, Tiled, "log_sum_exp", by_autograd=True, in_halves=True)
 def lse_scaled_twice(self: Tiled, top: Tensor, total: Tensor) -> Tensor:
-    """Multiply the maximum in the log-sum-exp of a split of the keys by the scale twice.
+    """Multiply the maximum of already scaled logits by the scale again in the log-sum-exp of each split of the keys.
 
-    Two splits are merged with wrong weights, unless the scale is 1 or their maxima agree. With one split (here T ≤ 32)
-    only the log-sum-exp is wrong.
+    Two splits are merged with wrong weights, unless the scale is 1 or the splits have the same maximum. With one split
+    (here up to 32 keys) only the log-sum-exp is wrong.
 
     Source: HKUSTDial/flash-sparse-attention PR #106
     """
@@ -51,9 +54,9 @@ def lse_scaled_twice(self: Tiled, top: Tensor, total: Tensor) -> Tensor:
 
 @wrong_step(with_rows, Rows, "delta")
 def lse_not_differentiated(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
-    """Omit the gradient through the log-sum-exp, although the log-sum-exp is declared differentiable.
+    """Omit the gradient through the log-sum-exp, although autograd believes that the log-sum-exp is differentiable.
 
-    Output and gradients of losses that do not depend on the log-sum-exp are right.
+    The output is right, and so are the gradients of losses that do not depend on the log-sum-exp.
 
     Source: Dao-AILab/flash-attention #1817
     """
@@ -62,10 +65,11 @@ def lse_not_differentiated(self: Rows, upstream: Tensor, out: Tensor, dlse: Tens
 
 @wrong_step(with_rows, Rows, "delta")
 def lse_gradient_subtracted(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
-    """Add the gradient of the log-sum-exp to Σ out · dout with the wrong sign, before the sum is subtracted.
+    """Add the upstream gradient of the log-sum-exp to Σ out · dout, instead of subtracting it.
 
-    The report has the right sign; the wrong sign is an easy mistake where the two terms are combined. Correct where the
-    loss does not depend on the log-sum-exp.
+    The backward pass subtracts the combined term from the gradient of each weight. The cited change has the right sign;
+    the wrong sign is an easy mistake when the two terms are combined. Results are right if the loss does not depend on
+    the log-sum-exp.
 
     Source: pytorch/pytorch PR #189784
     """
@@ -76,18 +80,18 @@ def lse_gradient_subtracted(self: Rows, upstream: Tensor, out: Tensor, dlse: Ten
 
 
 class Merge:
-    """The steps that merge S partial outputs (S, …, M) and log-sum-exps (S, …), computed in float32 or wider."""
+    """The correct steps that merge S partial outputs (S, …, M) and log-sum-exps (S, …), in float32 or wider."""
 
     def shift(self, lse: Tensor) -> Tensor:
-        """Return what is subtracted from the log-sum-exps, (…): their maximum, or 0 where no part sees a key."""
+        """Return the number that is subtracted from the log-sum-exps of a row: the maximum, or 0 if no key is seen."""
         return finite(lse.detach().amax(dim=0))
 
     def weights(self, lse: Tensor, shift: Tensor) -> Tensor:
-        """Compute the weights of the parts, before division by their sum."""
+        """Compute the weights of the parts in each row, before they are divided by their sum."""
         return torch.exp(lse - shift)
 
     def whole(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output and the log-sum-exp over all parts."""
+        """Return the output and the log-sum-exp of attention to the keys of all parts."""
         shift = self.shift(lse)
         weights = self.weights(lse, shift)
         total = weights.sum(dim=0)
@@ -97,7 +101,7 @@ class Merge:
 
 @interface
 def with_merge_state(steps: type[Merge]) -> Kernel:
-    """Make a function that merges two parts, each (L, H, M) and (L, H), with flashinfer's interface."""
+    """Make a function with flashinfer's interface, from a class of steps, that merges two parts (L, H, M), (L, H)."""
 
     def attention(v_a: Tensor, s_a: Tensor, v_b: Tensor, s_b: Tensor) -> tuple[Tensor, Tensor]:
         wide = at_least_float32(v_a)
@@ -109,7 +113,7 @@ def with_merge_state(steps: type[Merge]) -> Kernel:
 
 @interface
 def with_combine(steps: type[Merge]) -> Kernel:
-    """Make a function that merges S parts, (S, B, L, H, M) and (S, B, L, H), with flash-attn's interface."""
+    """Make a function with flash-attn's interface, from a class of steps, that merges parts in (S, B, L, H, M)."""
 
     def attention(
         out_partial: Tensor, lse_partial: Tensor, out: Tensor | None = None, out_dtype: torch.dtype | None = None
@@ -127,10 +131,10 @@ right_merge_state, right_combine = with_merge_state(Merge, "right_merge_state"),
 
 @wrong_step(with_merge_state, Merge, "weights")
 def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
-    """Merge log-sum-exps to the base e with weights 2^lse in place of e^lse.
+    """Weight the parts by 2^lse instead of e^lse, although the log-sum-exps lse are natural logarithms.
 
-    In the report, kernels return log-sum-exps to the base 2, and the merge uses powers of e; here it is the other way
-    round. The returned log-sum-exp is natural. Correct where all log-sum-exps are equal.
+    In the reported code, kernels return logarithms to base 2, and the merge uses powers of e; here it is the other way
+    round. Results are right if all log-sum-exps of a row are equal.
 
     Source: sgl-project/sglang #40903
     """
@@ -139,9 +143,9 @@ def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
 
 @wrong_step(with_merge_state, Merge, "shift")
 def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
-    """Return NaN instead of (0, −∞) for two parts that see no key.
+    """Return NaN instead of the output 0 and the log-sum-exp −∞ if neither of two parts sees a key.
 
-    The maximum −∞ is subtracted from −∞. Correct where at least one of the two parts sees a key.
+    The kernel subtracts the maximum −∞ from −∞. Results are right if at least one of the two parts sees a key.
 
     Source: flashinfer-ai/flashinfer #4051
     """
@@ -150,10 +154,10 @@ def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
 
 @wrong_step(with_combine, Merge, "shift")
 def combine_without_maximum(self: Merge, lse: Tensor) -> Tensor:
-    """Start the maximum of the log-sum-exps at 0 instead of −∞.
+    """Start the maximum of the log-sum-exps at 0 instead of −∞, so that very negative log-sum-exps get weight 0.
 
-    In the report, the running maximum of the attention itself starts too high, at −5e4. Weights of less than e^−700 (in
-    float32 e^−103) become 0. Correct unless all log-sum-exps of a row are below −700 (in float32 −103).
+    In the reported kernel, the running maximum of the attention itself starts too high, at −5e4. Here e^lse underflows
+    if the log-sum-exp lse is below −700 (−103 in float32). Results are right unless this holds for all parts of a row.
 
     Source: flashinfer-ai/flashinfer #4267
     """

@@ -1,4 +1,6 @@
-"""Faults of masks: hidden keys, causality, windows, and the position of the causal diagonal where L ≠ T.
+"""Faults of masks: hidden keys, causality, windows, and the causal diagonal for unequal numbers of queries and keys.
+
+Each function replaces one correct step of a kernel.
 
 theorems verify --attention examples.real_faults.masks:window_ignored
 """
@@ -14,9 +16,9 @@ from examples.real_faults.rows import Rows, with_mlx
 
 @wrong_step(with_sdpa, Tiled, "hidden_logit")
 def mask_of_ten_thousand(self: Tiled) -> float:
-    """Set the logit of a masked key to −10000 instead of −∞.
+    """Set the logit of a hidden key to −10000 instead of −∞.
 
-    If all visible logits of a row lie far below −10000, the masked keys get the weight. A row that sees no key attends
+    If all visible logits of a row lie far below −10000, the hidden keys get the weight. A row that sees no key attends
     to all keys.
 
     Source: ohdearquant/lattice #361
@@ -26,9 +28,10 @@ def mask_of_ten_thousand(self: Tiled) -> float:
 
 @wrong_step(with_sdpa, Tiled, "visible", by_autograd=True)
 def causal_once_in_four(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
-    """Apply ``is_causal`` only once to each group of four rows, so that three of the four see later keys.
+    """Apply the causal mask of the last row of each group of four to all four rows, so that three see later keys.
 
-    Reported on MPS in float16 and bfloat16; here in every format. Correct without ``is_causal``.
+    The fault was reported on MPS in float16 and bfloat16; here it occurs in every format. Results are right without
+    ``is_causal``.
 
     Source: pytorch/pytorch #195910
     """
@@ -37,10 +40,10 @@ def causal_once_in_four(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 
 @wrong_step(with_flash, Tiled, "visible", by_autograd=True)
 def window_sees_future(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
-    """Let rows see all later keys in calls with a window (w, 0) that are not causal.
+    """Let rows see all later keys if a call that is not causal has a window (w, 0), which allows no later key.
 
-    In the report, cuDNN was given the left end of the window but not the right one, forward and backward. Causal calls
-    are right.
+    In the reported kernel, cuDNN gets the left end of the window but not the right end, in both passes. Results are
+    right in causal calls.
 
     Source: jax-ml/jax PR #39576
     """
@@ -52,9 +55,10 @@ def window_sees_future(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 
 @wrong_step(with_flash, Tiled, "visible", by_autograd=True)
 def window_ignored(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
-    """Ignore ``local_window_size`` where no mask is given and the call is not causal.
+    """Ignore the window in calls that are not causal.
 
-    A causal call with a window is right.
+    In the reported function, ``local_window_size`` has no effect if no mask is given and the call is not causal.
+    Results are right in causal calls.
 
     Source: jax-ml/jax #32300
     """
@@ -66,11 +70,11 @@ def window_ignored(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
 
 @wrong_step(with_mlx, Rows, "ahead")
 def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
-    """Align the first query with the first key if there are more than 8 queries, and more keys than queries.
+    """Align the first query with the first key, instead of the last with the last, if there are more than 8 queries.
 
-    In the report, two libraries differ, each consistent in itself. Here a single kernel is inconsistent: its path for
-    few queries has the diagonal at the bottom right, its path for many queries at the top left. Correct for 8 queries
-    at most, and for as many keys as queries.
+    In the report, two libraries differ, each consistent in itself. Here a single kernel is inconsistent: its code for
+    up to 8 queries has the causal diagonal at the bottom right, its code for more queries at the top left. Results are
+    right for up to 8 queries, and if there are no more keys than queries.
 
     Source: ml-explore/mlx #2835
     """
@@ -80,11 +84,11 @@ def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
 
 @wrong_step(with_mlx, Rows, "ahead")
 def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
-    """Align the last query with the last key if there are more than 8 queries, and fewer keys than queries.
+    """Align the last query with the last key in calls of more than 8 queries with fewer keys than queries.
 
-    In the report, code paths disagree on calls with fewer keys than queries, so these calls take another path. Here the
-    first rows see no key if there are more than 8 queries, and see the first key otherwise. Correct with no more
-    queries than keys.
+    Then the first queries see no key, although in shorter calls the first query is aligned with the first key. In the
+    report, code paths disagree on such calls, which therefore take another path. Results are right with at most as many
+    queries as keys, and for up to 8 queries.
 
     Source: pytorch/executorch PR #22443
     """
@@ -94,10 +98,10 @@ def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
 
 @wrong_step(with_mlx, Rows, "ahead")
 def causal_loop_of_queries(self: Rows, rows: int, keys: int) -> Tensor:
-    """End the loop over keys too soon where there are more keys than queries.
+    """End the loop over keys too soon if there are more keys than queries.
 
-    The loop's bound is correct only for as many keys as queries. Here a row sees no key beyond its own block of 8.
-    Correct with as many queries as keys, and with up to 8 keys.
+    The loop's bound is right only for as many keys as queries. Here a row sees no key beyond the block of 8 keys with
+    the row's own index. Results are right with at least as many queries as keys, and with up to 8 keys.
 
     Source: HKUSTDial/flash-sparse-attention PR #213
     """

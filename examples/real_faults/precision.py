@@ -1,5 +1,8 @@
 """Faults of precision: factors of 8-bit tensors, and outputs whose last bits depend on the rest of the batch.
 
+Axes: B batch entries, H query heads, H' key heads, L queries, T keys, E columns. Each function that is decorated with
+``wrong_step`` replaces one correct step of a kernel.
+
 theorems verify --attention examples.real_faults.precision:descales_dropped
 """
 
@@ -16,18 +19,21 @@ from examples.real_faults.rows import hide_later_keys, softmax, top_and_total
 
 FP8 = torch.float8_e4m3fn
 SPLIT = 16
-"""Number of keys in a split, independent of the batch."""
+"""The number of keys in each part into which a correct kernel splits the keys, whatever the batch is."""
 
 
 class Factors:
-    """The steps of one call on 8-bit tensors, which have a scale factor for each key head of each batch entry."""
+    """The correct steps of a kernel on 8-bit tensors.
+
+    For each batch entry and key head, a factor multiplies the 8-bit numbers of a tensor.
+    """
 
     def factor(self, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
-        """Return the factor of the query, key or value for each query head, (B, H, 1, 1); 1 if there is none.
+        """Return the factor of a tensor for each query head, (B, H, 1, 1); 1 if there is none.
 
         Args:
-            name: the tensor: q, k or v.
-            descale: the factor for each key head, (B, H').
+            name: which tensor the factor multiplies: q, k or v.
+            descale: the factor for each key head, (B, H'); None if there is none.
             heads: the number H of query heads.
         """
         if descale is None:
@@ -37,10 +43,7 @@ class Factors:
 
 @interface
 def with_factors(steps: type[Factors]) -> Kernel:
-    """Make a kernel with the interface of flash-attn 3.
-
-    Tensors of more than 8 bits are used without factors.
-    """
+    """Make a kernel with the interface of flash-attn 3 from a class of steps; tensors may have 8 bits or more."""
 
     def attention(
         q: Tensor,
@@ -76,10 +79,10 @@ right_factors = with_factors(Factors, "right_factors")
 
 @wrong_step(with_factors, Factors, "factor")
 def descales_dropped(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
-    """Drop the factor of the keys.
+    """Ignore the factor by which the 8-bit keys have to be multiplied.
 
-    In the report, the factors of keys and values are dropped if the query has 8 bits, too; here only the factor of the
-    keys. Correct for factors of 1.
+    In the reported kernel, the factors of keys and values are ignored if the query has 8 bits, too; here only the
+    factor of the keys is. Results are right for factors of 1.
 
     Source: vllm-project/vllm PR #42580
     """
@@ -88,10 +91,10 @@ def descales_dropped(self: Factors, name: str, descale: Tensor | None, heads: in
 
 @wrong_step(with_factors, Factors, "factor")
 def descales_of_the_first_entry(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
-    """Use the factors of the first entry of a batch for all entries.
+    """Use the factors of the first batch entry for all batch entries.
 
-    In the report, this happens in batches of sequences of different lengths. Correct for one entry, and where all
-    entries have the same factors.
+    In the reported kernel, this happens in batches of sequences of different lengths. Results are right for a single
+    batch entry, and if all entries have the same factors.
 
     Source: ROCm/rocm-libraries PR #10474
     """
@@ -102,20 +105,23 @@ def descales_of_the_first_entry(self: Factors, name: str, descale: Tensor | None
 
 
 class Invariant:
-    """The steps of a batch-invariant kernel for one entry of a batch, (H, L, E), computed in float32 or wider."""
+    """The correct steps of a kernel whose results for a batch entry, bit for bit, do not depend on the other entries.
+
+    The steps compute one batch entry, with queries (H, L, E), in float32 or wider; the batch has ``entries`` entries.
+    """
 
     def split(self, entries: int, keys: int) -> int:
-        """Return the number of keys in a split."""
+        """Return how many keys, out of ``keys``, each part has into which the keys are split."""
         return SPLIT
 
     def logits(self, q: Tensor, k: Tensor, entries: int) -> Tensor:
-        """Compute q·k of each query and key."""
+        """Compute the inner product of each query and key."""
         return q @ k.mT
 
     def attend_entry(
         self, scale: float, causal: bool, q: Tensor, k: Tensor, v: Tensor, entries: int
     ) -> tuple[Tensor, Tensor]:
-        """Compute output and log-sum-exp of one entry of a batch of size ``entries``."""
+        """Compute output and log-sum-exp of a batch entry."""
         logits = self.logits(q, k, entries) * scale
         if causal:
             logits = hide_later_keys(logits)
@@ -128,7 +134,7 @@ class Invariant:
 
 @interface
 def with_batch(steps: type[Invariant]) -> Kernel:
-    """Make a kernel with flash-attn's interface and the flag ``batch_invariant`` of SGLang's fork of flash-attn."""
+    """Make a kernel from a class of steps, with the interface of SGLang's flash-attn and its ``batch_invariant``."""
 
     def attention(
         q: Tensor,
@@ -161,10 +167,10 @@ right_batch = with_batch(Invariant, "right_batch")
 
 @wrong_step(with_batch, Invariant, "split")
 def splits_by_batch(self: Invariant, entries: int, keys: int) -> int:
-    """Cut the keys into fewer splits in larger batches.
+    """Cut the keys into fewer and larger splits in larger batches, so that the last bits of the output change.
 
-    So sums over the keys of a sequence have a different order in a batch of different size. Correct, and with the same
-    bits, for batches of the same size.
+    Sums over a sequence's keys are then added in an order that depends on the number of batch entries. Results are
+    right up to rounding, and have the same bits in batches of the same size.
 
     Source: sgl-project/sgl-flash-attn PR #43
     """
@@ -173,10 +179,11 @@ def splits_by_batch(self: Invariant, entries: int, keys: int) -> int:
 
 @wrong_step(with_batch, Invariant, "logits")
 def tiles_by_batch(self: Invariant, q: Tensor, k: Tensor, entries: int) -> Tensor:
-    """Let the last one or two bits of a row's output depend on the rest of the batch.
+    """Sum logits in another order in batches of several entries, so that the last bits of the output change.
 
-    Here the order of summation depends on the size of the batch: in a batch of more than one entry, even and odd
-    columns are summed separately. Correct, and with the same bits, for batches of the same size.
+    In a batch of more than one entry, even and odd columns are summed separately. Results are right up to rounding, and
+    have the same bits in batches of the same size. In the reported kernel, the last one or two bits of a row depend on
+    the rest of the batch.
 
     Source: deepseek-ai/FlashMLA #212
     """

@@ -1,5 +1,9 @@
 """Faults of batches of sequences with different lengths, packed one after another or as nested tensors.
 
+Axes: B sequences, H query heads, H' key heads, L queries and T keys of a sequence, ΣL and ΣT those of all sequences, E
+columns of queries and keys, M columns of values. Each function that is decorated with ``wrong_step`` replaces one
+correct step of a kernel.
+
 theorems verify --attention examples.real_faults.ragged:diagonal_of_the_longest
 theorems verify --attention examples.real_faults.ragged:sequences_see_each_other --interface nested
 """
@@ -18,11 +22,11 @@ from examples.real_faults.attention import Kernel, interface, or_root, wrong_ste
 from examples.real_faults.rows import Rows, attend
 
 Longest = tuple[int, int]
-"""The largest number of queries and the largest number of keys of a sequence."""
+"""The largest number of queries, and the largest number of keys, that any sequence of a batch has."""
 
 
 class Packed:
-    """The steps of a kernel for a batch of sequences that are stored one after another."""
+    """The correct steps of a kernel for a batch of sequences that are stored one after another."""
 
     def sequences(self, starts_q: Tensor, starts_k: Tensor, group: int) -> Iterator[tuple[slice, slice]]:
         """Yield the slices of each sequence's queries and keys; ``group`` query heads share a key head."""
@@ -30,20 +34,20 @@ class Packed:
             yield slice(q, q_end), slice(k, k_end)
 
     def of_sequence(self, rows: Rows, longest: Longest) -> Rows:
-        """Return the attention steps that every sequence uses; ``rows`` has the options of the call."""
+        """Return the steps of attention, with the call's options, that every sequence uses: here ``rows`` unchanged."""
         return rows
 
     def keys(self, every: Tensor, place: slice) -> Tensor:
-        """Return the keys or values of the sequence at ``place``, out of those of all sequences, (ΣT, H, E)."""
+        """Return the keys or values of the sequence at ``place``, out of those of all sequences, (ΣT, H', E)."""
         return every[place]
 
     def attend_sequence(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest) -> tuple[Tensor, Tensor]:
-        """Compute output (L, H, M) and log-sum-exp (H, L) of a sequence."""
+        """Compute the output (L, H, M) and the log-sum-exp (H, L) of a sequence."""
         out, lse = attend(rows, *(x.transpose(0, 1) for x in (q, k, v)))
         return out.transpose(0, 1), lse
 
     def every(self, rows: Rows, qkv: tuple[Tensor, ...], starts: tuple[Tensor, Tensor], longest: Longest) -> Any:
-        """Compute output (ΣL, H, M) and log-sum-exp (H, ΣL) of all sequences."""
+        """Compute the output (ΣL, H, M) and the log-sum-exp (H, ΣL) of all sequences."""
         q, k, v = qkv
         rows_of_sequence = self.of_sequence(rows, longest)
         results = [
@@ -55,7 +59,10 @@ class Packed:
 
 @interface
 def with_varlen(steps: type[Packed]) -> Kernel:
-    """Make a kernel with the interface of flash-attn's ``flash_attn_varlen_func``, whose queries are (ΣL, H, E)."""
+    """Make a kernel with the interface of flash-attn's ``flash_attn_varlen_func`` from a class of steps.
+
+    The kernel takes queries (ΣL, H, E), keys and values of all sequences, one sequence after another.
+    """
 
     def attention(
         q: Tensor,
@@ -78,10 +85,10 @@ def with_varlen(steps: type[Packed]) -> Kernel:
 
 @interface
 def with_nested(steps: type[Packed]) -> Kernel:
-    """Make a kernel of nested tensors in jagged layout with PyTorch's interface: (B, H, L, E), (B, H', T, E).
+    """Make a kernel of nested tensors in jagged layout, with PyTorch's interface, from a class of steps.
 
-    The parameters do not show that the kernel takes nested tensors, so the interface has to be named: ``--interface
-    nested``.
+    The kernel takes nested tensors (B, H, L, E), (B, H', T, E) and (B, H', T, M). The parameters do not show that
+    tensors are nested, so the user has to give ``--interface nested``.
     """
 
     def attention(
@@ -112,10 +119,10 @@ right_varlen, right_nested = with_varlen(Packed, "right_varlen"), with_nested(Pa
 def empty_sequence_gives_nan(
     self: Packed, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest
 ) -> tuple[Tensor, Tensor]:
-    """Return NaN in place of zero as dK and dV of a sequence without queries.
+    """Return NaN instead of zero as dK and dV of a sequence that has keys but no queries.
 
-    No thread processes the keys of such a sequence, so their gradients are uninitialised memory. Correct where each
-    sequence has a query.
+    In the reported kernel, no thread processes the keys of such a sequence, so that their gradients are uninitialised
+    memory. Results are right if each sequence has a query.
 
     Source: Dao-AILab/flash-attention PR #2421
     """
@@ -132,10 +139,11 @@ def empty_sequence_gives_nan(
 def key_starts_of_query_heads(
     self: Packed, starts_q: Tensor, starts_k: Tensor, group: int
 ) -> Iterator[tuple[slice, slice]]:
-    """Compute where a packed sequence's keys start with the number of query heads in place of key heads.
+    """Compute the start of a sequence's keys in memory from the number of query heads instead of key heads.
 
-    With fewer key heads this start lies too far back, at keys of another sequence; here it is limited to existing keys.
-    Correct with as many key heads as query heads, and for the first sequence.
+    If there are fewer key heads than query heads, the computed start lies too far back, at keys of a later sequence;
+    here the start is limited so that all keys exist. Results are right with as many key heads as query heads, and for
+    the first sequence.
 
     Source: jax-ml/jax PR #39521
     """
@@ -148,10 +156,10 @@ def key_starts_of_query_heads(
 
 @wrong_step(with_varlen, Packed, "of_sequence")
 def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
-    """Use one causal diagonal for all sequences.
+    """Use the same causal diagonal for all sequences, although their lengths differ.
 
-    Its offset T − L is computed from the largest T and the largest L, not for each sequence. Correct without
-    ``causal``, and where all sequences have the same lengths.
+    The offset T − L of the diagonal is computed from the largest T and the largest L, not from those of each sequence.
+    Results are right without ``causal``, and if all sequences have the same lengths.
 
     Source: ROCm/rocm-libraries PR #10999
     """
@@ -160,9 +168,10 @@ def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
 
 @wrong_step(with_nested, Packed, "keys")
 def sequences_see_each_other(self: Packed, every: Tensor, place: slice) -> Tensor:
-    """Let queries of each sequence of a nested tensor attend to the keys of all sequences.
+    """Let the queries of each sequence in a nested tensor attend to the keys of all sequences.
 
-    In the report, this happens if flex attention gets nested tensors and no block mask. Correct for one sequence.
+    In the reported kernel, flex attention, this happens with nested tensors without a block mask. Results are right for
+    a single sequence.
 
     Source: pytorch/pytorch #177378
     """
@@ -173,10 +182,11 @@ def sequences_see_each_other(self: Packed, every: Tensor, place: slice) -> Tenso
 def backward_to_the_longest_query(
     self: Packed, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest
 ) -> tuple[Tensor, Tensor]:
-    """Use the largest number of queries as the largest number of keys in the backward pass of nested tensors.
+    """Leave keys beyond the largest number of queries without gradient, as if no sequence had more keys than that.
 
-    In the report, the length of the keys was computed and then ignored. Here keys beyond the largest number of queries
-    get no gradient. The output is correct, and so are the gradients where no sequence has more keys than queries.
+    In the reported kernel, the backward pass of nested tensors computes the largest number of keys, but then uses the
+    largest number of queries in its place. The output is right, and so are the gradients if no sequence has more keys
+    than the largest number of queries.
 
     Source: pytorch/pytorch PR #115576
     """

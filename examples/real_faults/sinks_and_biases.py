@@ -1,4 +1,6 @@
-"""Faults of sinks, of linear biases (ALiBi), and of biases that have a gradient.
+"""Faults of sinks, of linear biases (ALiBi), and of biases that have a gradient. Each replaces one correct step.
+
+A sink is an additional key of a head with a logit σ of its own and value 0.
 
 theorems verify --attention examples.real_faults.sinks_and_biases:sink_counted_twice
 """
@@ -12,14 +14,14 @@ from examples.real_faults.attention import wrong_step
 from examples.real_faults.rows import Rows, top_and_total, with_bias, with_rows
 
 LARGEST = 2.0
-"""The exponent above which ``sink_beside_maximum`` overflows; small, so that moderate sinks show the fault."""
+"""The exponent above which ``sink_beside_maximum`` returns ∞; so small that moderate sinks already show the fault."""
 
 
 @wrong_step(with_rows, Rows, "total")
 def sink_beside_maximum(self: Rows, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Leave the sink σ out of the maximum that is subtracted from the exponents.
+    """Leave the sink's logit σ out of the maximum that is subtracted before exponentials are taken.
 
-    e^{σ − maximum} overflows for a sink far above all logits. Correct for sinks that are not above all logits.
+    Then e^{σ − maximum} overflows if σ is far above all other logits. Results are right if σ is not above all logits.
 
     Source: Dao-AILab/flash-attention PR #2752
     """
@@ -32,10 +34,10 @@ def sink_beside_maximum(self: Rows, logits: Tensor, sinks: Tensor | None) -> tup
 
 @wrong_step(with_rows, Rows, "total")
 def sink_counted_twice(self: Rows, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Add the sink to the sum twice.
+    """Add the exponential of the sink's logit twice to the sum by which weights are divided.
 
-    In the report, this happens where the first split of the keys is empty. Here the sink is added once for each of the
-    first two blocks of 16 keys. Correct for up to 16 keys.
+    In the reported kernel, this happens if the first split of the keys is empty. Here the exponential is added once for
+    each of the first two blocks of 16 keys. Results are right for up to 16 keys.
 
     Source: ROCm/rocm-libraries #12227
     """
@@ -47,9 +49,9 @@ def sink_counted_twice(self: Rows, logits: Tensor, sinks: Tensor | None) -> tupl
 
 @wrong_step(with_rows, Rows, "sink_gradient")
 def sink_gradient_zero(self: Rows, sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
-    """Return a gradient of the sinks that is exactly zero.
+    """Return zero as the gradient by the sinks, although the output depends on them.
 
-    In the report, the forward pass ignores the sinks as well; here the output, dQ, dK and dV are right.
+    In the reported kernel, the forward pass ignores the sinks as well; here the output, dQ, dK and dV are right.
 
     Source: NVIDIA/TransformerEngine PR #3551
     """
@@ -58,9 +60,9 @@ def sink_gradient_zero(self: Rows, sinks: Tensor, lse: Tensor, delta: Tensor) ->
 
 @wrong_step(with_rows, Rows, "linear_bias")
 def alibi_sign(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
-    """Add the linear bias slope · (i − j) in place of slope · (j − i), for row i and key j.
+    """Add the linear bias with the wrong sign.
 
-    Keys further away get more weight, not less. Correct for a single key and for slopes of zero.
+    Keys at a greater distance get more weight, not less. Results are right for a single key and for slopes of zero.
 
     Source: meta-pytorch/attention-gym PR #86
     """
@@ -69,10 +71,10 @@ def alibi_sign(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
 
 @wrong_step(with_rows, Rows, "linear_bias")
 def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
-    """Add the linear bias slope · j for key j of every row.
+    """Add the linear bias slope · j for key j in every row, instead of −slope times the distance from the row.
 
-    In a causal row this differs from the right bias only by a constant; without causality, keys after the row get too
-    large a bias. Correct with ``causal``, as the report says.
+    In a causal row the wrong bias differs from the right bias only by a constant, so results are right with ``causal``,
+    as the report says. Without causality, keys after the row get too large a bias.
 
     Source: Dao-AILab/flash-attention PR #540
     """
@@ -81,9 +83,10 @@ def alibi_of_columns(self: Rows, slopes: Tensor, ahead: Tensor) -> Tensor:
 
 @wrong_step(with_bias, Rows, "bias_gradient")
 def bias_gradient_of_one(self: Rows, dlogits: Tensor, bias: Tensor) -> Tensor:
-    """Return the gradient of a broadcast bias from a single row, head or batch entry, in place of the sum over all.
+    """Return the gradient by a broadcast bias from a single row, head or batch entry, instead of the sum over all.
 
-    The row, head or entry that is written last determines the gradient. Correct for a bias of the shape of the logits.
+    The row, head or entry that is written last determines the gradient. Results are right if the bias has the shape of
+    the logits.
 
     Source: HKUSTDial/flash-sparse-attention PR #194
     """
@@ -95,9 +98,10 @@ def bias_gradient_of_one(self: Rows, dlogits: Tensor, bias: Tensor) -> Tensor:
 
 @wrong_step(with_bias, Rows, "added_bias")
 def bias_before_scale(self: Rows, bias: Tensor) -> Tensor:
-    """Add the bias before the logits are scaled: (q·k + b) · scale.
+    """Add the bias b before scaling, as in (q·k + b) · scale, instead of after it.
 
-    The bias and its gradient are multiplied by the scale. Correct with a scale of 1, and for masks of 0 and −∞.
+    The bias and its gradient are multiplied by the scale. Results are right with a scale of 1, and for masks of 0 and
+    −∞.
 
     Source: AI-Hypercomputer/accelerator-agents PR #101
     """

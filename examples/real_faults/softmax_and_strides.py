@@ -1,4 +1,6 @@
-"""Faults of the online softmax, and of kernels that read or write outside of a tensor's memory.
+"""Faults of the online softmax, and of kernels that read or write wrong places in memory. Each replaces one step.
+
+Axes: B batch entries, H heads, L queries (rows), T keys, E columns of queries and keys.
 
 theorems verify --attention examples.real_faults.softmax_and_strides:sum_not_corrected
 """
@@ -11,7 +13,7 @@ from torch import Tensor
 from examples.real_faults.attention import BLOCK, Tiled, with_flash, with_plain, with_sdpa, wrong_step
 
 TILE = 4
-"""The number of rows of the output that are written together."""
+"""The number of rows of the output that are written together, in the fault ``output_strides``."""
 
 
 # ---- the online softmax ----
@@ -19,10 +21,10 @@ TILE = 4
 
 @wrong_step(with_flash, Tiled, "first_maximum", by_autograd=True)
 def finite_first_maximum(self: Tiled) -> float:
-    """Start the running maximum of the unscaled inner products at −5e4.
+    """Start the running maximum of the unscaled inner products at −5e4 instead of −∞.
 
-    A row that sees no key, or whose inner products all lie far below −5e4, gets output zero and the start value as
-    log-sum-exp. Every other row is right.
+    A row that sees no key, or whose inner products all lie far below −5e4, gets output zero and a log-sum-exp at the
+    start value of the maximum. Every other row is right.
 
     Source: flashinfer-ai/flashinfer #4267
     """
@@ -31,9 +33,9 @@ def finite_first_maximum(self: Tiled) -> float:
 
 @wrong_step(with_plain, Tiled, "correction", by_autograd=True)
 def sum_not_corrected(self: Tiled, decay: Tensor) -> Tensor:
-    """Do not rescale the running sum when the maximum rises.
+    """Leave the running sum of exponentials as it is when the running maximum rises, instead of rescaling the sum.
 
-    Correct where the first block of keys has the maximum, so always with T ≤ 32 keys.
+    Results are right if the first block of keys has the largest logit, and so always with up to 32 keys.
 
     Source: paiml/aprender #2753
     """
@@ -42,10 +44,10 @@ def sum_not_corrected(self: Tiled, decay: Tensor) -> Tensor:
 
 @wrong_step(with_sdpa, Tiled, "maximum", by_autograd=True)
 def constant_for_maximum(self: Tiled, top: Tensor, logits: Tensor) -> Tensor:
-    """Subtract a constant 10 in place of the maximum.
+    """Subtract the constant 10 from logits, instead of their maximum, before exponentials are taken.
 
-    In the report, logits of a model reach 2000, their exponential overflows, and the model writes "!!!!". Correct while
-    nothing over- or underflows.
+    In the report, logits of a model reach 2000, their exponentials overflow, and the model writes "!!!!". Results are
+    right while no exponential overflows or underflows.
 
     Source: HabanaAI/vllm-fork #275
     """
@@ -57,10 +59,11 @@ def constant_for_maximum(self: Tiled, top: Tensor, logits: Tensor) -> Tensor:
 
 @wrong_step(with_sdpa, Tiled, "forward", by_autograd=True)
 def tail_of_last_block(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Read a last block with fewer than 32 keys as a whole block.
+    """Read the last block of keys as a whole block of 32 even if fewer keys are left.
 
-    Reported on MPS for decoding: L ≤ 8, L ≤ T, width 64, 96 or 128, not causal, T no multiple of 32 (and here no mask).
-    The surplus keys are the first keys of the next head; after the last head they are zeros here.
+    The surplus keys are the first keys of the next head; after the last head they are zeros here. The fault was
+    reported on MPS for decoding: L ≤ 8, L ≤ T, 64, 96 or 128 columns, not causal (and here without a mask). Results are
+    right in all other calls, and if T is a multiple of 32.
 
     Source: pytorch/pytorch PR #169222
     """
@@ -71,7 +74,7 @@ def tail_of_last_block(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
 
 
 def read_on(x: Tensor) -> Tensor:
-    """Lengthen each head to a multiple of 32 rows by the rows that follow it in memory."""
+    """Return x with each head's rows continued to a multiple of BLOCK by the rows that follow in memory."""
     t = x.shape[-2]
     missing = -t % BLOCK
     memory = torch.cat([x.reshape(-1, x.shape[-1]), x.new_zeros(missing, x.shape[-1])])
@@ -81,12 +84,12 @@ def read_on(x: Tensor) -> Tensor:
 
 @wrong_step(with_flash, Tiled, "forward", by_autograd=True)
 def output_strides(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Write the rows of the output of decoding with the stride of the wrong axis, when splits of the keys are merged.
+    """Write rows of the output with the stride of the wrong axis, in decoding, when splits of the keys are merged.
 
-    A tile starts at its first row's number times the width, but its rows are ``out.stride(-3)`` apart, which is larger
-    than the width where (B, L, H, E) is contiguous and H > 1. So rows overwrite other rows or lie behind the end, and
-    some are never written. Correct for a transposed (B, H, L, E), as PyTorch passes it. Here a tile has four rows,
-    decoding means L ≤ 8, and rows that are not written are zero.
+    A tile of rows starts at the right place, but the rows in the tile are ``out.stride(-3)`` apart, which is larger
+    than a row if (B, L, H, E) is contiguous and H > 1. So rows overwrite other rows or lie beyond the end, and some
+    rows are never written. Results are right for a transposed (B, H, L, E), as PyTorch passes it. Here a tile has four
+    rows, decoding means L ≤ 8, and rows that are not written are zero.
 
     Source: flagos-ai/FlagGems #5235
     """
@@ -103,9 +106,9 @@ def output_strides(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor
 
 @wrong_step(with_sdpa, Tiled, "forward", by_autograd=True)
 def value_strides(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Read values that are a transposed view as if they were contiguous.
+    """Read values that are a transposed view as if they were contiguous in memory.
 
-    Correct for contiguous values, and here also for slices and broadcasts.
+    Results are right for contiguous values, and here also for slices and broadcast tensors.
 
     Source: flagos-ai/FlagGems #5896
     """

@@ -1,5 +1,9 @@
 """Faults of attention functions of the library transformers: sinks of the module, masks longer than the keys, dropout.
 
+A sink is an additional key of a head with a logit σ of its own and value 0. Axes: B batch entries, H query heads, H'
+key heads, L queries, T keys, E columns of queries and keys, M columns of values. Each function that is decorated with
+``wrong_step`` replaces one correct step of a kernel.
+
 theorems verify --attention examples.real_faults.transformers_functions:dropout_of_inverse_p
 """
 
@@ -15,27 +19,27 @@ from examples.real_faults.attention import Kernel, at_least_float32, interface, 
 
 
 class Eager:
-    """The steps of one call, computed in float32 or wider; sinks are parameters of the module, as in gpt-oss."""
+    """The correct steps of a kernel, in float32 or wider; sinks are parameters of the module, as in gpt-oss."""
 
     def of_keys(self, mask: Tensor, queries: int, keys: int) -> Tensor:
-        """Return the first columns of a mask that may be longer than the keys; it is added to the logits."""
+        """Return the first ``keys`` columns of an additive mask, which may have more columns than there are keys."""
         return mask[..., :keys]
 
     def weights(self, logits: Tensor, sinks: Tensor) -> Tensor:
-        """Compute the weights of the keys, (B, H, L, T): the softmax over keys and sink, less the sink's weight."""
+        """Compute the weights of the keys, (B, H, L, T): the softmax over keys and sink, without the sink's column."""
         column = sinks.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
         return torch.softmax(torch.cat([logits, column], dim=-1), dim=-1)[..., :-1]
 
     def drop(self, weights: Tensor, share: float, module: Any) -> Tensor:
-        """Apply dropout to the weights if the module is in training mode."""
+        """Drop the share ``share`` of the weights at random if the module is in training mode."""
         return torch.nn.functional.dropout(weights, p=share, training=module.training)
 
 
 @interface
 def with_eager(steps: type[Eager]) -> Kernel:
-    """Make a kernel with the interface of ``eager_attention_forward``.
+    """Make a kernel with the interface of transformers' ``eager_attention_forward`` from a class of steps.
 
-    The kernel takes (B, H, L, E) and (B, H', T, E), and returns (B, L, H, M) and the weights.
+    The kernel takes (B, H, L, E), (B, H', T, E) and (B, H', T, M), and returns (B, L, H, M) and the weights.
     """
 
     def attention(
@@ -67,10 +71,10 @@ right_eager = with_eager(Eager, "right_eager")
 
 @wrong_step(with_eager, Eager, "weights")
 def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
-    """Accept sinks as an option, and ignore them.
+    """Ignore sinks, although they are accepted as an option.
 
     In the report, all attention functions to which transformers passes sinks as ``s_aux`` ignore them. Here sinks are
-    ignored with more than 8 keys. Correct for sinks far below all logits.
+    ignored in calls with more than 8 keys. Results are right if the sinks are far below all logits.
 
     Source: vllm-project/vllm PR #52156
     """
@@ -79,10 +83,11 @@ def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
 
 @wrong_step(with_eager, Eager, "weights")
 def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
-    """Apply the sink to each score separately, before the softmax.
+    """Change each score by the sink separately, instead of adding the sink to the sum of the softmax.
 
-    In the report, the score function of flex attention, which sees one score z at a time, returns z − log(e^z + e^σ)
-    for a sink σ. The softmax of these scores differs from the softmax with a sink. Correct without sinks.
+    In the reported code, the score function of flex attention, which gets a single score z at a time, returns z −
+    log(e^z + e^σ) for a sink σ. The softmax of these scores differs from the softmax with a sink. Results are right
+    without sinks.
 
     Source: huggingface/transformers PR #41083
     """
@@ -97,10 +102,10 @@ def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
 
 @wrong_step(with_eager, Eager, "of_keys")
 def last_columns_of_mask(self: Eager, mask: Tensor, queries: int, keys: int) -> Tensor:
-    """Use the wrong columns of a mask that is longer than the keys.
+    """Use the last columns of a mask that has more columns than there are keys, instead of the first columns.
 
-    In the report, the cache holds keys of only a sliding window of the mask's columns, and padding was visible. Here
-    the last columns are taken. Correct where the mask is as long as the keys.
+    In the reported code, the cache holds keys for only a sliding window of the mask's columns; wrong columns were used,
+    so that padding was visible. Results are right if the mask has as many columns as there are keys.
 
     Source: huggingface/transformers PR #35681
     """
@@ -109,10 +114,11 @@ def last_columns_of_mask(self: Eager, mask: Tensor, queries: int, keys: int) -> 
 
 @wrong_step(with_eager, Eager, "of_keys")
 def mask_rows_of_keys(self: Eager, mask: Tensor, queries: int, keys: int) -> Tensor:
-    """Read a row of a longer mask as if its stride were the number of keys.
+    """Read each row of a mask as if rows had as many columns as there are keys, although the mask has more columns.
 
-    In the report, a mask has to be a slice of a longer one, and the kernel refuses other strides. Here row i begins at
-    i times the number of keys. Correct where the mask is as long as the keys, or has one row.
+    Row i of the mask is read from i times the number of keys on. In the report, a mask has to be a slice of a longer
+    mask, and the kernel refuses other strides. Results are right if the mask has as many columns as there are keys, or
+    a single row.
 
     Source: facebookresearch/xformers #808
     """
@@ -125,10 +131,10 @@ def mask_rows_of_keys(self: Eager, mask: Tensor, queries: int, keys: int) -> Ten
 
 @wrong_step(with_eager, Eager, "drop")
 def dropout_before_softmax(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
-    """Apply dropout to logits, before the softmax.
+    """Apply dropout to logits, before the softmax, instead of to weights.
 
-    A logit of 0 does not give a weight of 0. Here logarithms of the weights serve as logits, from which they differ
-    only by a constant per row. Correct without dropout.
+    A logit of 0 does not give a weight of 0. Here logarithms of the weights serve as logits; the two differ only by a
+    constant per row. Results are right without dropout.
 
     Source: PaddlePaddle/Parakeet PR #74
     """
@@ -138,9 +144,9 @@ def dropout_before_softmax(self: Eager, weights: Tensor, share: float, module: A
 
 @wrong_step(with_eager, Eager, "drop")
 def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
-    """Multiply the kept weights by p in the backward pass, in place of 1/(1 − p).
+    """Multiply the kept weights in the backward pass by the dropped share p, instead of by 1/(1 − p).
 
-    The output is always correct; without dropout, so are the gradients.
+    The output is always right; the gradients are right without dropout.
 
     Source: NVIDIA/apex PR #816
     """
@@ -153,9 +159,9 @@ def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module:
 
 @wrong_step(with_eager, Eager, "drop")
 def dropout_of_inverse_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
-    """Divide the kept weights by the dropped share in place of the kept share.
+    """Divide the kept weights by the share of weights that are dropped, instead of by the share that are kept.
 
-    Reported for a dropout layer. Correct without dropout, and if half of the weights are dropped.
+    The fault was reported for a dropout layer. Results are right without dropout, and if the share is one half.
 
     Source: lmjohns3/theanets PR #123
     """

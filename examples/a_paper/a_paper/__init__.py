@@ -1,4 +1,4 @@
-"""A paper with one theorem: copy the folder, and replace the theorem by yours."""
+"""A paper with one theorem as a package: copy the folder, and replace the theorem by your own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data by name, for ``--data``."""
+"""The paper's data sets by name, for the option ``--data``."""
 
 from __future__ import annotations
 

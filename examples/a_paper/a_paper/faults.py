@@ -1,4 +1,4 @@
-"""A planted fault that the theorem has to catch: attention with softmin in place of softmax."""
+"""A planted fault that a test of the theorem has to catch: attention with softmin in place of softmax."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from theorems.api import REFERENCE, Fault, FaultKind, Implementation
 
 
 def gradient_of_softmin(keys: Any, scores: Any, loss: Any, p: Any) -> Any:
-    """Return ∇L of attention with weights e^{−h}, which prefer the token of the smallest logit h."""
+    """Return the gradient of the risk for weights proportional to e^{−h}, largest for the smallest logit h = k·p."""
     return scaled_gradient(-keys, scores, loss, p)
 
 
 def softmin(size: float) -> Implementation:
-    """Return the faulty implementation; its functions stand in a module, so it can be sent to other processes."""
+    """Return the faulty implementation; as its function is defined in a module, other processes can import it."""
     return REFERENCE.replace("", {scaled_gradient: gradient_of_softmin})
 
 

@@ -1,4 +1,4 @@
-"""The theorem: scaling up a prompt does not raise the risk, if logits are ordered as scores are."""
+"""The theorem: scaling up a prompt does not raise the risk, if in each input tokens of larger logit score higher."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from theorems.api import (
 DOWNHILL = stated_claim("downhill")
 PAIR_COUNTS = premise("pair-counts")
 RADII = 2.0 ** np.arange(-6, 8)
-"""The values of R at which the claim is tried: powers of two, so that products with them are not rounded."""
+"""The factors R of the prompt p at which the claim is tried: powers of two, so that R p is not rounded."""
 
 
 def exact_logits(case: Case) -> list[list[Fraction]]:
-    """Return the logits k_it·p, (n, T), as exact rationals; floats are rationals, so nothing is rounded."""
+    """Return the logits k_it·p, (n, T), as exact rationals: floats are rationals, so nothing is rounded."""
     p = [Fraction(x) for x in np.ravel(case.start).tolist()]
     keys = case.problem.keys.tolist()
     return [[sum((Fraction(x) * y for x, y in zip(key, p, strict=True)), Fraction(0)) for key in row] for row in keys]
 
 
 def ordered_logits(case: Case) -> Finding:
-    """Check over the rationals that no token of an input has a larger logit and a lower score than another token."""
+    """Check in rational arithmetic that no token has a larger logit, but a lower score, than another in its input."""
     if case.start is None:
         return Finding(False, "no prompt p is given")
     for i, (logits, scores) in enumerate(zip(exact_logits(case), case.problem.scores.tolist(), strict=True)):
@@ -57,7 +57,7 @@ ORDERED = Assumption("ordered-logits", "tokens of larger logit k·p have no lowe
 
 
 def order_scores(case: Case) -> Case:
-    """Permute the scores of each input so that a larger logit has the larger score."""
+    """Permute the scores within each input so that tokens of larger logit have larger scores."""
     scores = case.problem.scores.copy()
     for row, logits in zip(scores, exact_logits(case), strict=True):
         row[sorted(range(len(logits)), key=logits.__getitem__)] = np.sort(row)
@@ -65,7 +65,7 @@ def order_scores(case: Case) -> Case:
 
 
 def ordered_cases() -> SearchStrategy[Case]:
-    """Return a strategy for cases that satisfy the assumptions by construction; nothing is filtered."""
+    """Return a strategy for cases that satisfy the theorem's assumptions by construction, so that none is rejected."""
 
     def with_prompt(case: Case, p: list[int]) -> Case:
         start = np.resize(np.array(p, dtype=np.float64), case.problem.d) / case.problem.key_scale
@@ -87,7 +87,7 @@ def ordered_cases() -> SearchStrategy[Case]:
 def ordered_logits_descend(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss be decreasing and k_it·p > k_iu·p only where γ_it ≥ γ_iu. Then L(Rp) does not increase with R.
 
-    At every R,
+    At every R, with the slope ℓ'_i of the loss at input i and the softmax weights s_it at Rp,
 
         −⟨∇L(Rp), p⟩ ≥ (1/n) Σ_i |ℓ'_i| s_ia s_ib (h_ia − h_ib)(γ_ia − γ_ib) ≥ 0,    h_it = k_it·p,
 
@@ -98,7 +98,7 @@ def ordered_logits_descend(case: Case, under_test: Implementation) -> Iterator[C
         Cov_s(h, γ) = Σ_{t<u} s_t s_u (h_t − h_u)(γ_t − γ_u),
 
     whose terms are all nonnegative where h and γ are ordered alike; the bound keeps the term of a and b. Both sides are
-    divided by e^{log_scale} of the gradient, so that they can be compared at any norm.
+    divided by the factor e^{log_scale} of the gradient, so that neither underflows at a large norm of Rp.
     """
     problem = case.problem
     assert case.start is not None

@@ -1,4 +1,4 @@
-"""The theorem without each of its assumptions: the cases that a hunt searches, and the claim that fails."""
+"""The theorem without one of its assumptions: the cases that ``theorems hunt`` searches, and a claim that fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def plain_cases() -> SearchStrategy[Case]:
 
 
 def increasing_cases() -> SearchStrategy[Case]:
-    """Return a strategy for one input with ordered scores above 1, where the loss (1 − u)²/2 increases."""
+    """Return a strategy for one input with ordered scores that are raised by 1.
+
+    At an output u above 1 the squared loss (1 − u)²/2 increases.
+    """
     small = {"n": (1, 1), "tokens": (2, 3), "d": (1, 2), "losses": ("squared",)}
 
     def with_higher_scores(case: Case) -> Case:
@@ -31,7 +34,7 @@ def increasing_cases() -> SearchStrategy[Case]:
 
 
 def falls(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that L(2p) ≤ L(p), where L carries a bound of its rounding error."""
+    """Claim that the risk L(2p) is at most L(p); both are computed with bounds of their rounding errors."""
     assert case.start is not None
     risk = AttentionAt(case.problem, np.stack([case.start, 2 * case.start])).risk
     yield at_least("risk-falls", Form.EXACT, risk[0], risk[1])
@@ -45,7 +48,7 @@ def falls(case: Case, under_test: Implementation) -> Iterator[Claim]:
     fails=ordered_logits,
 )
 def wrong_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a prompt prefer the token of lower score: as the prompt grows, that token's weight and the risk rise."""
+    """Let a prompt prefer the token of lower score: as the prompt grows, the token's weight and the risk rise."""
     yield from falls(case, under_test)
 
 
