@@ -71,7 +71,7 @@ def all_support(case: Case) -> Finding:
 
 
 def selects(case: Case) -> Finding:
-    """Check that the gradient flow selects the chosen tokens α: their weights are at least ½ at its end.
+    """Check that the gradient flow selects the chosen tokens α: their weights are at least ½ at the flow's end.
 
     The start decides which tokens the flow selects; Assumption C only makes α the selection of largest label margin.
     """

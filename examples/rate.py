@@ -1,4 +1,4 @@
-"""Conjecture: a bound at every step t on how far gradient descent is from the max-margin direction, for one input.
+"""Conjecture: a bound, at every step of gradient descent, on the angle to the max-margin direction, for one input.
 
 The paper proves p(t)/‖p(t)‖ → p̄_mm for one input, without a rate.
 

@@ -146,7 +146,7 @@ class Layer:
 
     @property
     def given(self) -> dict[str, np.ndarray]:
-        """The data on which the layer is trained; without queries if a prompt is trained in their place."""
+        """The data on which the layer is trained; without queries if a trained prompt takes their place."""
         data = DATA[self.data]()
         return {k: x for k, x in data.items() if k != "queries" or self.trained not in ("p", "pv")}
 

@@ -127,7 +127,7 @@ FLASH_KVCACHE = Interface(
 """The interface of flash-attn's ``flash_attn_with_kvcache``, which reads keys and values from a cache."""
 
 PAGE = 64
-"""The number of keys in a page, for a kernel that takes only caches cut into pages, if the call does not say it."""
+"""The number of keys in a page, for a kernel that takes only caches cut into pages, if the call has no pages."""
 SCHEDULES = ("tile_scheduler_metadata", "num_splits")
 """Parameters that take a plan made in advance by FlashMLA's scheduler; if they are None, the kernel plans itself."""
 LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(

@@ -1,8 +1,8 @@
-"""Interfaces for signatures of no known library: parameter names suggest their meaning, and small calls decide.
+"""Interfaces for signatures of no known library: parameter names suggest a meaning, which small calls confirm.
 
-The results of small calls show whether the kernel's axes are (B, L, H, E) or (B, H, L, E), and whether True in a mask
-shows or hides a key. A :class:`.signature_reading.Reading` holds what was inferred. Axes: B batch entries, H heads, L
-queries, T keys, E columns of queries and keys, M columns of values.
+The results of a few small calls of the function show whether the kernel's axes are (B, L, H, E) or (B, H, L, E), and
+whether True in a mask shows or hides a key. A :class:`.signature_reading.Reading` holds what was inferred. Axes: B
+batch entries, H heads, L queries, T keys, E columns of queries and keys, M columns of values.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class Interface:
         return self.put(kernel, request, has, self.neutral_values(has))
 
     def neutral_values(self, has: Parameters) -> dict[str, Any]:
-        """Return, for each parameter in ``has`` that is not switched off by default, the value that does it."""
+        """Return the value that switches a parameter off, for each parameter in ``has`` with another default."""
         return {
             name: option.neutral
             for name, option in self.options.items()

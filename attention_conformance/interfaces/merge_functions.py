@@ -130,7 +130,7 @@ def put_into_combine(
 
 
 DECLARES = ("merged-parts", "log-sum-exp", "scale", "boolean-mask", "grouped-heads")
-"""Capabilities of every merging kernel, whatever its parameters, since this module computes the parts with them."""
+"""Capabilities of every merging kernel, whatever its parameters: this module uses them to compute the parts."""
 MERGE_STATE = Interface(
     "merge-state",
     "(v_a, s_a, v_b, s_b) → (v, s) on (L, H, E) and (L, H), log-sum-exps of either base",

@@ -61,7 +61,7 @@ MEANINGS: Mapping[str, Option] = MappingProxyType(
         "lse": option_of("log-sum-exp"),
     }
 )
-"""The option of each role: the capabilities that its parameter declares, and the value that switches it off."""
+"""For each role, the capabilities that a parameter in the role declares, and the value that switches it off."""
 LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
 """Flags among the names of :data:`ROLES` that make a library's kernel return (output, log-sum-exp, …)."""
 SINKS = ("learnable_sink", "sinks", "sink", "s_aux")

@@ -22,7 +22,7 @@ SAME: dict[str, str] = (
     | dict.fromkeys(ROLES["groups"], "key.shape[1]")
     | {"enable_gqa": "enable_gqa"}
 )
-"""For common parameters of kernels, the expression in the adapter's parameters that the adapter passes for each."""
+"""For common parameter names of kernels, the expression, in the adapter's own parameters, that the adapter passes."""
 DEFAULTS = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
 TENSORS = ("query", "key", "value")
 

@@ -129,7 +129,7 @@ AS_THEY_ARE = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "dropout"),
     *("shared", "alone", "splits", "page", "seed"),
 )
-"""Attributes of a call that its request has unchanged."""
+"""The names of the attributes that a request takes from a call without changing them."""
 
 
 def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:

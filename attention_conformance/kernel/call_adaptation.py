@@ -28,7 +28,7 @@ def suit_call(kernel: Any, call: AttentionCall) -> AttentionCall:
     call = kernel.taken.fit(kernel.interface.expressible(call), quartic=kernel.fixed_scale and call.exact)
     if not kernel.fixed_scale or call.scale is None:
         return call
-    # If E is a power of four, 1/√E is a power of two: the scaling rounds nothing, and an exact call stays exact.
+    # If E is a power of four, 1/√E is a power of two: a call that kernels compute without rounding remains one.
     exact = call.exact and is_power_of_four(call.sizes["E"])
     root = math.sqrt(call.sizes["E"]) if exact else 1.0
     return call.replace(query=call.query * root, scale=None, exact=exact)
@@ -63,7 +63,7 @@ def in_numbers_of(kernel: Any, call: AttentionCall) -> AttentionCall:
     call = suit_call(kernel, call)
     group = call.query.shape[1] // call.key.shape[1]
     keys = np.abs(np.repeat(call.key, group, axis=1))
-    # In an exact call only the scaled products of queries and keys have to stay within the range.
+    # In a call that kernels compute without rounding, only the scaled products have to stay within the range.
     less_by = min(1.0, abs(call.scale)) if call.exact and call.scale else 1.0
     room = kernel.numbers.largest / 8 / less_by
     reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys, initial=0.0))

@@ -79,14 +79,14 @@ def with_capabilities(kernel: Kernel) -> Kernel:
 
 
 INVARIANT = "batch_invariant"
-"""The attribute of a callable that declares: a batch entry's results are the same bits alone as in any batch."""
+"""The attribute by which a callable declares that a batch entry's results have the same bits alone as in any batch."""
 STOPS = "zero_gradients_are_stopped"
 """The attribute of a callable whose results all look differentiable to autograd.
 
 A result that cannot be differentiated then has gradients of zero.
 """
 SKIPS = "skips_weights_below"
-"""The attribute of a callable that skips weights below this share of the largest weight, for example 2.0 ** −24."""
+"""The attribute by which a callable declares the share of the largest weight below which it skips weights."""
 
 
 def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCall:

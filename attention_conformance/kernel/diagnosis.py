@@ -94,7 +94,10 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
 
 
 def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
-    """Return the correct results of a call, with the kernel's own dropped weights and results of rows without keys."""
+    """Return the correct results of a call, given the weights that the kernel dropped and its results in empty rows.
+
+    Empty rows see no key; a kernel may follow one of several conventions for them.
+    """
     rows = rows_of(call, under_test)
     rows = replace(rows, call=with_factors(rows.call))
     if answer is None:

@@ -1,13 +1,14 @@
 """Detection of kernels that round partial sums of dK and dV, which are sums over queries, to half precision.
 
 Let every query be e₁ = (1, 0, …, 0), every key 0, and the values of two keys e₁ and −e₁. Then the logits are 0, each
-key has the weight ½, and the output is 0. With the upstream gradient u_i e₁ for query i, for numbers u_i,
+key has the weight ½, and the output is 0. Let u_i e₁ be the upstream gradient of query i's output, for numbers u_i.
+Then the gradients by value t and by key t are
 
     dV_t = Σ_i ½ u_i e₁,   dK_t = ± scale Σ_i ½ u_i e₁,
 
-where t is one of the keys. Both are zero if each u_i occurs among the numbers as often as −u_i. Products and partial
-sums are exact in float32, but hardly ever in half precision, since the u_i are odd integers that need all bits of a
-half-precision number. PyTorch's flash path for CPUs rounds after every block of queries.
+which are zero if each u_i occurs among the numbers as often as −u_i. Products and partial sums are exact in float32,
+but hardly ever in half precision, since the u_i are odd integers that need all bits of a half-precision number.
+PyTorch's flash attention for CPUs rounds after every block of queries.
 """
 
 from __future__ import annotations

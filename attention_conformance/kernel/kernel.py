@@ -70,10 +70,10 @@ class Kernel:
         alignment: the position of the causal diagonal if the numbers of queries and keys differ, as calls showed it.
         taken: the sizes and memory layouts that the kernel takes.
         fixed_scale: whether the kernel always scales logits by 1/√E, for queries of E columns.
-        lse_multiple: the number of whose multiples the kernel makes the lengths of its log-sum-exps, by padding.
+        lse_multiple: the kernel pads the lengths of its log-sum-exps to multiples of this number; 1 for no padding.
         skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
         queries_to_a_sum: the number of queries whose terms of dK and dV are added before the sum is rounded to
-            ``dtype``; 0 if all terms are.
+            ``dtype``; 0 if only the whole sum is rounded.
         many_queries: whether the kernel takes several queries per batch entry; otherwise each query gets a copy of the
             keys.
         differentiable: whether the kernel has a backward pass.

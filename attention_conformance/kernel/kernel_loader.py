@@ -101,8 +101,8 @@ def probe(
         compiles_later: whether to try ``torch.compile``, which takes seconds, only when the result is needed.
 
     Raises:
-        InvalidInput: the kernel takes no dtype; the message says why it fails with the layout of tensors in which it
-            passes most steps of the probe.
+        InvalidInput: the kernel takes no dtype; the message is about the layout of tensors with which the kernel passes
+            most steps of the probe.
     """
     if dtype not in (None, AUTO, *DTYPES):
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
@@ -159,8 +159,8 @@ def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
     """Return the kernel called by its recognised interface, in the first dtype and layout of tensors that it takes.
 
     Raises:
-        InvalidInput: the kernel takes no dtype; the message says why it fails with the layout of tensors in which it
-            passes most steps of the probe.
+        InvalidInput: the kernel takes no dtype; the message is about the layout of tensors with which the kernel passes
+            most steps of the probe.
     """
     chosen = bare.interface
     if bare.reading is None:

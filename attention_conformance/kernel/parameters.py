@@ -61,8 +61,8 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
         if place < kernel.interface.by_place or option.given or is_tested:
             treatments[name] = Account.TESTED
         elif name != "**":
-            # A parameter that the interface knows is tried only if None switches it off: another may rightly have no
-            # effect while a further parameter is off.
+            # A parameter that the interface knows is tried only if its default None switches it off. Any other such
+            # parameter may depend on a further parameter that is switched off.
             exercised = name not in kernel.interface.options or option.neutral is None is kernel.parameters[name]
             ignored = exercised and SAID_BY_NAME.search(name) and _is_ignored(kernel, name, call)
             default_account = Account.NOT_TESTED if option.neutral is Mark.LEFT else Account.NEUTRAL

@@ -2,7 +2,7 @@
 
 Such objects are flashinfer's batch wrappers: ``plan`` takes the lengths and options of a batch, ``run`` the tensors. A
 call of the function plans a batch of three sequences with the function's own sequence in the middle. The other two
-sequences have other lengths and numbers, so that the result is wrong if the object takes a wrong start of a sequence.
+sequences have other lengths and numbers, so that a wrong start of a sequence leads to a wrong result.
 The pages of a paged cache lie in reverse order. The function has the signature of flashinfer's
 ``single_prefill_with_kv_cache`` (of ``single_decode_with_kv_cache`` if ``plan`` has no ``qo_indptr``), restricted to
 options that ``plan`` has, too. Axes: L queries, T keys, H heads, G heads of keys and values, E columns.

@@ -60,7 +60,7 @@ class QueriedKernel:
         return np.mean(loss.value(self.kernel.outputs(keys, scores, queries)), axis=-1)
 
     def scaled_gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Return ∇L(p), (*b, d), or ∇L(W) = (1/n) Σ_i ∂ℓ_i/∂q_i z_iᵀ, (*b, d·e), with an exponent taken out.
+        """Return ∇L(p), (*b, d), or ∇L(W) = (1/n) Σ_i ∂ℓ_i/∂q_i z_iᵀ, (*b, d·e), as a factor and a direction.
 
         Here ∂ℓ_i/∂q_i is the gradient of input i's loss by its query q_i = W z_i, and z_i has e columns.
         """

@@ -39,7 +39,7 @@ def fill_of(kernel: Any) -> Fill:
 
 
 def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall, fill: Fill) -> Answer:
-    """Repeat a call; return the first answer, whose ``others`` are the later answers with other bits and their numbers.
+    """Repeat a call; return the first answer, with the different later answers and their numbers in ``others``.
 
     Between calls, tensors of about the sizes of the call's tensors are filled with NaN, kept for a while and freed.
     Results in memory that the kernel does not write then contain NaN.

@@ -23,7 +23,7 @@ from theorems.run.result import Failure, Result
 from theorems.run.tables import column_table
 
 TRIED = "tried"
-"""The value in ``--json`` of a number format in which the kernel is tried; for any other format it is a reason."""
+"""The value in ``--json`` of a number format in which the kernel is tried; other formats have a reason why not."""
 
 
 def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
@@ -86,7 +86,7 @@ def failing_combinations(results: Iterable[Result]) -> list[list[str]]:
     """Return the sets of options that smallest failing calls use, without sets that contain another such set.
 
     A larger set tells nothing new: if two options fail together, they also fail with a third option. The empty set
-    stands for calls without any option; sets that contain only it are kept.
+    stands for calls without any option; every set contains it, but is not left out for this reason.
     """
     failed = [result.failure for result in results if result.failure and result.failure.verdict is Verdict.FALSIFIED]
     failing = dict.fromkeys(frozenset(options_on(call)) for failure in failed if (call := call_of(failure)) is not None)

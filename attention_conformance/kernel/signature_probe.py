@@ -198,7 +198,7 @@ def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
 
 
 def _place_of(returned: Any, expected: Any, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
-    """Return the path to a result that has one of ``shapes`` and equals ``expected``, if that is not None."""
+    """Return the path to a result that has one of ``shapes`` and, unless ``expected`` is None, equals ``expected``."""
     for path, x in flatten(returned):
         if path and isinstance(x, torch.Tensor) and tuple(x.shape) in shapes and x.is_floating_point():
             if expected is None:

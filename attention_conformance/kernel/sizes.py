@@ -150,8 +150,8 @@ class Taken:
             bias=_resize_mask(call.bias, L, T, 0.0),
             lse_upstream=_resize_lse_upstream(call.lse_upstream, L),
             lengths=None if call.lengths is None else np.minimum(call.lengths, (L, T)),
-            # If keys are repeated, weights are no longer powers of two; then, and if columns are cut, a call is no
-            # longer exact.
+            # With repeated keys, whose weights are no longer powers of two, or with fewer columns a call is no longer
+            # one that kernels compute without rounding.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
 
@@ -209,7 +209,7 @@ class Latent(Taken):
 
 
 FLASH_MLA = Latent()
-"""The sizes of DeepSeek's models: keys of 512 columns that are also the values, and 64 columns with positions."""
+"""The sizes of DeepSeek's models: keys of 512 columns that are also the values, and 64 columns for positions."""
 
 
 def is_power_of_four(size: int) -> bool:

@@ -109,7 +109,7 @@ class Entry:
 
 
 def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
-    """Return the numbers in a kernel's answer that a claim compares, together with the correct numbers ``rows``."""
+    """Return the numbers in a kernel's answer that a claim compares, and the correct numbers, which ``rows`` has."""
     quantity = QUANTITIES[claim]
     of_rows = "returned_weights_after_dropout" if claim == WEIGHTS and rows.call.dropout else quantity.name
     expected, theirs = getattr(rows, of_rows), np.asarray(quantity.of_answer(answer))

@@ -61,14 +61,14 @@ def type_name(error: BaseException) -> str:
 
 
 class Bytes(bytearray):
-    """Raw bytes of an answer; a tensor in these bytes keeps the bytes, and the object ``owner``, alive."""
+    """Raw bytes of an answer; a tensor whose entries are these bytes keeps them, and the object ``owner``, alive."""
 
     owner: Any = None
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a tensor in one of a request's storages, the pieces of memory that it sends.
+    """The place of a tensor in one of the storages (pieces of memory) that a request sends.
 
     Attributes:
         storage: the index of the storage in the request.

@@ -85,7 +85,7 @@ def attention(
     value: Tensor,
     *,
     scale: float,
-    score_mod: Tensor | None = None,  # (H, 3): factor, slope and shift of the scores of a head
+    score_mod: Tensor | None = None,  # (H, 3): a score becomes factor * score + slope * (j - i) + shift
     softcap: float = 0.0,
     bias: Tensor | None = None,
     slopes: Tensor | None = None,  # (B, H), of ALiBi
@@ -96,7 +96,7 @@ def attention(
     diagonal: int | Tensor = 0,  # the diagonal of query i is at key i + diagonal
     lengths: Tensor | None = None,  # (B, 2): queries and keys of an entry, without padding
     sinks: Tensor | None = None,  # (H,): the logit of one more key, whose value is 0
-    kept: float | Tensor = 1.0,  # factors of weights under dropout
+    kept: float | Tensor = 1.0,  # the factor of each weight under dropout
     empty_rows: int = 0,  # rows that see no key: 0 zeros, 1 the mean of all values, 2 the mean with its gradient
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the output softmax(scale · q kᵀ) v, the log-sum-exps and the weights, by the textbook formula."""
@@ -185,7 +185,7 @@ def textbook(
 
 
 def check(name: str, found: Tensor | None, due: Tensor, allowed: float | Tensor) -> None:
-    """Check that each entry of found differs from that of due by at most allowed; if allowed is inf, it may be any."""
+    """Check that each entry of found differs from that of due by at most allowed; where allowed is inf, all pass."""
     if found is None:
         raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()

@@ -91,7 +91,7 @@ class Recorder(TorchFunctionMode):
         result = func(*args, **options)
         if method == "__setitem__" or (method.endswith("_") and not method.startswith("__")):
             self._add(Step("", why_not="a tensor that the interface changes"), args[0])
-        elif not getattr(result, "is_nested", False) or tensors[0].is_nested:  # else its rows are recorded
+        elif not getattr(result, "is_nested", False) or tensors[0].is_nested:  # otherwise _nested writes the result
             self._add_results(step, result, is_new=method == "detach" or tensors[0].is_nested)
         return result
 

@@ -224,7 +224,7 @@ def attend(steps: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tenso
 def interface(build: Callable[[type[Any]], Kernel]) -> Callable[..., Kernel]:
     """Decorate ``build``, which makes a kernel from a class of steps, so that the kernel gets a name and a module.
 
-    Other processes import the kernel by this name from this module.
+    Other processes import the kernel by its name from that module, the module of the steps.
     """
 
     @wraps(build)

@@ -28,7 +28,7 @@ VALUES = 512
 
 
 class Cache:
-    """The correct steps of a kernel with a cache, mostly for one batch entry, computed in float32 or wider."""
+    """The correct steps of a kernel with a cache; all but ``batch`` compute one batch entry, in float32 or wider."""
 
     def keys(self, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
         """Return the keys or the values of a batch entry, in order, (T, H', E).

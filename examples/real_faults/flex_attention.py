@@ -115,8 +115,8 @@ def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mo
     """Attend to padding after the last key if the number of keys is no multiple of the block size.
 
     In the reported call, there are 64 keys and blocks of 128. Here blocks have 32 keys, the padding is zero, and a
-    function that hides keys treats padding like the last key. Results are right for whole blocks, and if the last key
-    is hidden.
+    function that hides keys treats padding like the last key. Results are right for whole blocks, without such a
+    function, and if the last key is hidden.
 
     Source: pytorch/pytorch #159247
     """

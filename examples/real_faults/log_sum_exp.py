@@ -113,7 +113,7 @@ def with_merge_state(steps: type[Merge]) -> Kernel:
 
 @interface
 def with_combine(steps: type[Merge]) -> Kernel:
-    """Make a function with flash-attn's interface, from a class of steps, that merges parts in (S, B, L, H, M)."""
+    """Make a function with flash-attn's interface, from a class of steps, that merges S parts at once."""
 
     def attention(
         out_partial: Tensor, lse_partial: Tensor, out: Tensor | None = None, out_dtype: torch.dtype | None = None

@@ -83,7 +83,7 @@ def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
 
 @wrong_step(with_eager, Eager, "weights")
 def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
-    """Change each score by the sink separately, instead of adding the sink to the sum of the softmax.
+    """Change each score by the sink separately, instead of adding e^σ to the denominator of the softmax.
 
     In the reported code, the score function of flex attention, which gets a single score z at a time, returns z −
     log(e^z + e^σ) for a sink σ. The softmax of these scores differs from the softmax with a sink. Results are right
