@@ -13,12 +13,13 @@ from theorems.core.under_test import Refused
 
 @dataclass(frozen=True)
 class Answer:
-    """The results that a kernel returned for a call, in float64.
+    """The results that a kernel returned for a call, in float64 (sizes B, H, …: see :class:`AttentionCall`).
 
     Attributes:
         output: shape (B, H, L, M).
-        query_gradient, key_gradient, value_gradient: gradients of the sum of upstream · output, in the shapes of query,
-            key and value; None for a kernel without a backward pass, and for a gradient that the call does not request.
+        query_gradient, key_gradient, value_gradient: gradients of the sum of (upstream gradient · output), in the
+            shapes of query, key and value; None for a kernel without a backward pass, and for a gradient that the call
+            does not request.
         log_sum_exp: shape (B, H, L), if the kernel returns it and the call requests it.
         weights: shape (B, H, L, T), if the kernel returns them.
         sink_gradient, bias_gradient: gradients of sinks and bias, if the kernel differentiates them.
@@ -62,7 +63,8 @@ class OnKernel(Implementation):
 
     Attributes:
         kernel: the :class:`attention_conformance.kernel.kernel.Kernel`.
-        fail_fast: whether to stop trying all other capabilities once a failing call falsifies one capability.
+        fail_fast: whether to stop trying all other capabilities (options, each checked as a statement) once a failing
+            call falsifies one capability.
         writes_tests: whether to write a test of the smallest failing call of each falsified capability.
     """
 
@@ -71,7 +73,7 @@ class OnKernel(Implementation):
     writes_tests: bool = True
 
     def in_format(self, name: str) -> OnKernel:
-        """Return the implementation for tensors of the number format ``name``; an empty name keeps the format."""
+        """Return the implementation for tensors of the number format ``name``; an empty name changes nothing."""
         if not name or self.kernel.dtype == name:
             return self
         implementation: OnKernel = self.kernel.in_format(name).as_implementation()

@@ -14,11 +14,11 @@ from jaxtyping import Bool, Float64, Int
 from generators.subject import Subject, shown_array
 
 Places = Sequence[int]
-"""Indices along an axis."""
+"""Indices of batch entries, of groups of heads or of rows."""
 
 
 class Memory(StrEnum):
-    """Memory layout of the tensors of a call; a correct result does not depend on it."""
+    """Memory layout of a call's tensors; no correct result depends on it (sizes: see :class:`AttentionCall`)."""
 
     CONTIGUOUS = "contiguous"
     TRANSPOSED = "transposed"
@@ -34,7 +34,7 @@ class Memory(StrEnum):
     OFFSET = "offset"
     """Begins at the second number of its storage."""
     FUSED = "fused"
-    """A part of each row of a larger tensor, lengths before heads, as if one projection had computed q, k and v."""
+    """The middle third of the heads of a (B, L, 3 H, E) tensor, as if one projection had computed q, k and v."""
     SINGLE = "single number"
     """One number, expanded with stride 0 along all axes, as is the upstream gradient of ``output.sum().backward()``."""
 
@@ -64,9 +64,9 @@ class State(StrEnum):
     REPLAYED = "after two hundred others"
     """Two hundred calls on these tensors, filled with other numbers, come before; half of them with a backward pass."""
     COMPILED = "compiled"
-    """Compiled by ``torch.compile``, after calls of other sizes; torch itself runs the graphs."""
+    """Compiled by ``torch.compile``, after calls of other sizes; PyTorch runs the graphs without machine code."""
     MACHINE_CODE = "compiled to machine code"
-    """Compiled by ``torch.compile``, after calls of other sizes; a C++ compiler turns the graphs into machine code."""
+    """Compiled by ``torch.compile``, after calls of other sizes; a C++ compiler makes machine code of the graphs."""
     MANY = "thousands of times"
     """Many equal calls follow each other, with other tensors in memory in between; each answer is checked."""
 
@@ -79,11 +79,11 @@ CONTEXTS = (State.SELF, State.INFERENCE, State.AUTOCAST, State.CREATE_GRAPH, Sta
 """States that are tried only in a few calls without options, since they do not change how kernels treat options."""
 COMPILED = (State.COMPILED, State.MACHINE_CODE)
 LONG_STATES = (*COMPILED, State.MANY)
-"""States in which a call takes long."""
+"""States in which a call takes long, because it is compiled or repeated thousands of times."""
 
 
 class Alignment(StrEnum):
-    """Position of the causal diagonal if the numbers of queries and keys differ."""
+    """Position of the causal diagonal if the numbers of queries, L, and of keys, T, differ."""
 
     TOP_LEFT = "top-left"
     """Query i sees keys up to i, as with PyTorch's ``is_causal``."""
@@ -101,14 +101,17 @@ class Alignment(StrEnum):
 class AttentionCall(Subject):
     """Tensors and options of one call, and the upstream gradient of its backward pass.
 
+    The sizes are B batch entries, H query heads, G groups of heads that share keys and values, L queries (a row is one
+    query of one head), T keys, and the widths E of queries and keys and M of values.
+
     Attributes:
         query: shape (B, H, L, E).
-        key, value: shapes (B, G, T, E) and (B, G, T, M), where H is a multiple of G; head h belongs to group h //
-            (H/G).
+        key, value: shapes (B, G, T, E) and (B, G, T, M), where H is a multiple of G; head h belongs to group h // (H //
+            G).
         upstream: dLoss/dOutput, shape (B, H, L, M).
-        scale: factor of the logits; None for the kernel's default.
+        scale: factor of the products q·k; None for the kernel's default.
         visible: a boolean mask, broadcastable to (B, H, L, T); a key is seen where it is True.
-        bias: added to the logits, broadcastable to (B, H, L, T); −∞ hides.
+        bias: added to the logits, broadcastable to (B, H, L, T); −∞ hides a key.
         mask_format: the number format of the bias; empty for the query's format.
         beyond: number of additional columns, after those of the keys, in the mask that the kernel gets; they have no
             effect.
@@ -116,31 +119,33 @@ class AttentionCall(Subject):
         window: the numbers of keys to the left and to the right of the diagonal that are seen; −1 is no limit.
         log_sum_exp: whether the kernel should also return log Σ e^logit.
         softcap: c > 0 replaces each logit by c·tanh(logit/c); 0 does not change logits.
-        memory: how query, key and value lie in memory.
+        memory: the memory layout of query, key and value.
         placed: which of q, k and v ``memory`` applies to; the others are contiguous.
-        upstream_memory, mask_memory: how the upstream gradient and the mask lie in memory.
+        upstream_memory, mask_memory: the memory layouts of the upstream gradient and of the mask.
         state: what happens before, during or after the call.
-        wants: which of q, k and v need a gradient; if empty, the call is inference without gradients.
-        poison: whether to repeat the call with other numbers in hidden keys.
+        wants: which of q, k and v need a gradient, as letters; if empty, the call is inference without gradients.
+        poison: whether to repeat the call with other numbers in hidden keys, which must change no result.
         dropout: the share of weights that are dropped at random.
         sinks: (H,), for each head the logit of an additional key with value 0 in every row.
         slopes: (B, H), slopes of ALiBi: slope · |j − i| is subtracted from the logit of key j, where i is the key on
             the row's diagonal.
         lse_upstream: dLoss/d(log-sum-exp), (B, H, L), if the log-sum-exp is differentiated, too.
         lengths: (B, 2), the numbers of queries and of keys of each batch entry; rows and keys after them are padding.
-        parts: number of parts into which the keys are cut, for a kernel that merges parts; 0 lets the interface choose.
-        splits: number of splits into which the kernel should cut its keys; 0 lets the kernel choose.
+        parts: number of parts into which the keys are cut, for a function that merges the results of attention on each
+            part; 0 for two halves.
+        splits: number of splits into which the kernel itself should cut the keys; 0 lets the kernel choose.
         page: number of keys in a page of a cache whose pages lie in any order; 0 for a cache in one piece.
-        score_mod: (H, 3), numbers (a, b, c) for each head: the scaled product x of query i and key j becomes a x + b (j
-            − i) + c.
+        score_mod: (H, 3), numbers (a, b, c) for each head: the scaled product x of query i and key j is replaced by a x
+            + b (j − i) + c.
         mask_mod: (B, H, 3), numbers (a, b, c) for each batch entry and head: query i sees key j if a j + b i ≤ c.
         descales: (3, B, G), factors by which the 8-bit numbers of query, key and value of each group are multiplied.
         shared: whether values are the first columns of the keys, so that keys and values have a common gradient.
         alone: whether to call the kernel also on a single batch entry.
-        exact: whether a kernel rounds nothing but the returned results when it computes the call, in any format.
-        dtype: the format of tensors that were captured from a model; empty for calls that were drawn.
+        exact: whether the numbers are such that a correct kernel, in any format, rounds nothing but the returned
+            results.
+        dtype: the format of tensors that were captured from a model; empty for generated calls.
         seed: seed of the random numbers that claims about the call draw.
-        name: where the call comes from.
+        name: the plan of a generated call, or the file of a user's call.
     """
 
     query: Float64[np.ndarray, "B H L E"]
@@ -196,7 +201,7 @@ class AttentionCall(Subject):
 
     @property
     def number_format(self) -> str:
-        """The number format of captured tensors; empty (the kernel's finest format) for float64 and for drawn calls."""
+        """The number format of captured tensors; empty for float64 and generated calls: the kernel's finest format."""
         return "" if self.dtype == "float64" else self.dtype
 
     @property
@@ -243,13 +248,13 @@ class AttentionCall(Subject):
         return visible & self._near(np.arange(L), alignment)
 
     def _let_through(self, rows: Int[np.ndarray, "L"]) -> Bool[np.ndarray, "B H L T"]:
-        """Return the mask of the keys that ``mask_mod`` lets the given rows see."""
+        """Return the mask of the keys that ``mask_mod`` lets the queries with the indices ``rows`` see."""
         assert self.mask_mod is not None
         a, b, c = np.moveaxis(self.mask_mod, -1, 0)[..., None, None]
         return np.asarray(a * np.arange(self.sizes["T"]) + b * rows[:, None] <= c)
 
     def ahead(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Int[np.ndarray, "..."]:
-        """Return each key's distance from the diagonal of each given row: (L, T), or (B, 1, L, T) with lengths."""
+        """Return each key's index minus the row's diagonal index: (rows, T), or (B, 1, rows, T) with ``lengths``."""
         L, T = self.sizes["L"], self.sizes["T"]
         diagonal: Any = alignment.diagonal(L, T)
         if self.lengths is not None:
@@ -258,7 +263,7 @@ class AttentionCall(Subject):
         return np.asarray(np.arange(T) - (rows[:, None] + diagonal))
 
     def _near(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Bool[np.ndarray, "..."]:
-        """Return the mask of the keys that causality, window and lengths let rows see, (L, T) or (B, 1, L, T)."""
+        """Return the mask of the keys that causality, window and lengths let the rows see, shaped as by ``ahead``."""
         ahead = self.ahead(rows, alignment)
         visible = ahead <= 0 if self.causal else np.ones(ahead.shape, dtype=bool)
         if self.window is not None:
@@ -271,7 +276,7 @@ class AttentionCall(Subject):
         return np.asarray(visible)
 
     def part_of_key(self) -> Int[np.ndarray, "T"]:
-        """Return the index of each key's part, (T,): drawn at random, so parts may be empty; two halves for 0 parts."""
+        """Return the index of each key's part, (T,): random (parts may be empty), or two halves if ``parts`` is 0."""
         T = self.sizes["T"]
         if not self.parts:
             return (2 * np.arange(T) >= T + T % 2).astype(np.int64)
@@ -288,7 +293,8 @@ class AttentionCall(Subject):
     def part(self, alignment: Alignment, batch: Places, groups: Places, rows: Places) -> AttentionCall:
         """Return a call with only some batch entries, groups and rows; a mask replaces causality and window.
 
-        The results of this call are part of the whole call's results, if the omitted rows have no upstream gradient.
+        If the omitted rows have no upstream gradient, the results of the returned call are part of the whole call's
+        results.
         """
         size = self.sizes["H"] // self.sizes["G"]
         heads = (np.asarray(groups)[:, None] * size + np.arange(size)).ravel()
@@ -326,9 +332,9 @@ class AttentionCall(Subject):
 
 
 ENTRIES = 1 << 16
-"""The largest B · H · L · T of a call all of whose rows are checked."""
+"""The largest number of weights, B · H · L · T, of a call of which all rows are checked."""
 MOST_WEIGHTS = 1 << 22
-"""The largest B · H · L · T of a captured call; at this size weights and their bounds take a gigabyte of memory."""
+"""The largest number of weights, B · H · L · T, of a captured call; so many weights with bounds take a gigabyte."""
 PLAIN = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "placed", "upstream_memory", "mask_memory"),
     "mask_format",
@@ -339,4 +345,4 @@ AXES: Mapping[str, str] = MappingProxyType(
     {"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"}
     | {"score_mod": "H3", "mask_mod": "BH3", "descales": "3BG"}
 )
-"""The axes of each option that is an array, except masks."""
+"""The axes of each option that is an array, except masks: sizes of the call as letters, and numbers."""

@@ -1,7 +1,8 @@
 """The results of attention for many queries, and their gradients, with bounds of rounding errors.
 
-A row of causal, masked or windowed attention is softmax attention on the keys that it sees. With logits
-z_t = cap(scale · q·k_t) + b_t, s = softmax(z), o = Σ_t s_t v_t, the upstream gradient u of o, and
+A row of causal, masked or windowed attention is softmax attention on the keys that the row's query q sees. With logits
+z_t = cap(scale · q·k_t) + b_t (cap is the soft cap, b the bias), weights s = softmax(z), output o = Σ_t s_t v_t, the
+upstream gradient u of o, and
 
     dz_t = s_t (u·v_t − u·o),
 
@@ -9,8 +10,8 @@ z_t = cap(scale · q·k_t) + b_t, s = softmax(z), o = Σ_t s_t v_t, the upstream
 
     dV_t = Σ s_t u,   dQ = scale Σ_t dz_t cap'(z_t) k_t,   dK_t = scale Σ dz_t cap'(z_t) q,
 
-where the sums without an index are over the rows (and the heads of a group) that see key t. Under dropout o = Σ m_t s_t
-v_t with factors m_t, and dz_t = s_t (m_t u·v_t − u·o).
+where the sums without an index are over the rows (of all heads of a group) that see key t. Under dropout, a factor m_t
+(0 for a dropped weight) multiplies each weight: o = Σ m_t s_t v_t and dz_t = s_t (m_t u·v_t − u·o).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 3.
 """
@@ -46,16 +47,16 @@ HIDING = -1e30
 
 @dataclass(frozen=True, eq=False)
 class AttentionRows:
-    """The correct results of a call, within intervals that contain exact results and the formula's results in floats.
+    """The correct results of a call, as intervals around the exact results and around what floating point gives.
 
     Attributes:
-        call: the call; its tensors count as exact.
+        call: the call, whose tensors are taken as exact (sizes B, H, …: see :class:`AttentionCall`).
         numbers: the format that the kernel computes in.
         alignment: the position of the diagonal of causal masks and windows.
         stored: the format of the kernel's results, if it is coarser than the format in which the kernel computes.
         uniform: whether rows that see no key give each key the same weight; otherwise all their weights are zero.
         through: whether rows that see no key pass a gradient through their weights to the logits.
-        skips: weights smaller than this share of the largest weight in their row may be left out.
+        skips: a kernel may leave out weights smaller than this share of the largest weight in their row.
         factor: under dropout, the factor m of each weight, (B, H, L, T), applied after the softmax; otherwise None.
     """
 
@@ -93,26 +94,26 @@ class AttentionRows:
         return np.asarray(~self.visibility.any(axis=-1))
 
     def _round_to_output(self, x: Any) -> Any:
-        """Add the rounding to the format of the results to the bound of ``x``."""
+        """Add the error of rounding to the format of the kernel's results to the bound of ``x``."""
         if self.stored is None:
             return x
         return x.widen(self.stored.eps / 2 * (np.abs(x.value) + x.error) + self.stored.lost)
 
     def _by_head(self, x: Float64[np.ndarray, "B G T W"]) -> Any:
-        """Repeat keys or values for each head of their group: (B, G, T, W) to (B, H, T, W)."""
+        """Repeat keys or values, of width W, for each head of their group: (B, G, T, W) to (B, H, T, W)."""
         sizes = self.call.sizes
         return exact(np.repeat(x, sizes["H"] // sizes["G"], axis=1))
 
     @cached_property
     def scale(self) -> Any:
-        """The factor of the logits; 1/√E if the call leaves it to the kernel."""
+        """The factor of the products q·k; 1/√E if the call leaves the scale to the kernel."""
         if self.call.scale is None:
             return with_rounding(np.array(1 / math.sqrt(self.call.sizes["E"])))
         return with_rounding(np.array(self.call.scale))
 
     @cached_property
     def _capped_logits(self) -> tuple[Any, Any]:
-        """The capped logits cap(scale · q·k), (B, H, L, T), and the derivative cap', or None if it is 1 everywhere."""
+        """The logits cap(scale · q·k), (B, H, L, T), and the derivative cap', or None if cap' is 1 everywhere."""
         with self._as_the_kernel():
             raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
             raw, factor = self._modify(raw)
@@ -123,7 +124,7 @@ class AttentionRows:
             return tanh * self.call.softcap, slope if factor is None else slope * factor
 
     def _modify(self, raw: Any) -> tuple[Any, Any]:
-        """Return the scores before the cap, here ``raw`` itself, and their derivative by ``raw``; None stands for 1."""
+        """Return the logits before the soft cap, here ``raw`` (scale · q·k), and their derivative; None means 1."""
         return raw, None
 
     @cached_property
@@ -138,7 +139,7 @@ class AttentionRows:
 
     @cached_property
     def weights(self) -> Any:
-        """The weights s, (B, H, L, T); zero in rows that see no key, unless ``uniform``."""
+        """The softmax weights s, (B, H, L, T); zero in rows that see no key, unless ``uniform``."""
         with self._as_the_kernel():
             s: Any = softmax(self.logits, updates=(self.call.sizes["T"] - 1) // BLOCK)
         s = np.where(self._has_weight, s, 0.0)
@@ -161,12 +162,12 @@ class AttentionRows:
 
     @cached_property
     def returned_weights(self) -> Any:
-        """The weights as a kernel returns them."""
+        """The weights s as a kernel returns them, rounded to the format of the results."""
         return self._round_to_output(self.weights)
 
     @cached_property
     def returned_weights_after_dropout(self) -> Any:
-        """The weights as a kernel returns them after dropout."""
+        """The weights m_t s_t after dropout as a kernel returns them, rounded to the format of the results."""
         with self._as_the_kernel():
             return self._round_to_output(self._after_dropout(self.returned_weights))
 
@@ -176,13 +177,13 @@ class AttentionRows:
 
     @cached_property
     def _weights_again(self) -> Any:
-        """The weights as the backward pass of a kernel recomputes them."""
+        """The weights s as a kernel's backward pass recomputes them from the logits, with bounds of the error."""
         with self._as_the_kernel():
             return np.where(self._has_weight, recompute_weights(self.weights, self.logits), 0.0)
 
     @cached_property
     def log_sum_exp(self) -> Any:
-        """The log-sum-exp log Σ_t e^{z_t}, (B, H, L), without meaning in rows that see no key."""
+        """The log-sum-exp log Σ_t e^{z_t} of the logits z, (B, H, L), without meaning in rows that see no key."""
         with self._as_the_kernel():
             lse: Any = np.logaddexp.reduce(self.logits, axis=-1)
             return self._round_to_output(np.where(np.isfinite(lse.error), lse, self._coarse_log_sum_exp()))
@@ -190,10 +191,10 @@ class AttentionRows:
     def _coarse_log_sum_exp(self) -> Any:
         """Return the log-sum-exp with a coarser bound, for sums of so many terms that the usual bound is infinite.
 
-        An error of the logits changes the log-sum-exp by no more than that error. For given logits, l = max z + log Σ
-        e^{z − max z}. This sum of positive terms, added in any order, is at least 1, its largest term, and at most T,
-        apart from additions and exponentials that are rounded up; so the logarithm is off by at most log T plus these
-        roundings.
+        An error of the logits z changes the log-sum-exp by no more than that error. For given logits, the log-sum-exp
+        is max z + log Σ e^{z − max z}. The sum of positive terms, added in any order, is at least 1, its largest term,
+        and at most T, apart from additions and exponentials that are rounded up; so the logarithm is off by at most log
+        T plus the roundings.
         """
         z: Any = self.logits
         value = np.logaddexp.reduce(z.value, axis=-1)
@@ -204,20 +205,20 @@ class AttentionRows:
 
     @cached_property
     def output(self) -> Any:
-        """The output o, (B, H, L, M)."""
+        """The output o = Σ_t s_t v_t, (B, H, L, M)."""
         with self._as_the_kernel():
             return self._round_to_output(np.matmul(self._after_dropout(self.weights), self._by_head(self.call.value)))
 
     @cached_property
     def value_gradient(self) -> Any:
-        """The gradient dV, (B, G, T, M)."""
+        """The gradient dV of the values, (B, G, T, M)."""
         with self._as_the_kernel():
             s = self._after_dropout(self._weights_again)
             return self._over_group(np.matmul(np.swapaxes(s, -1, -2), exact(self.call.upstream)))
 
     @cached_property
     def _masked_logit_gradient(self) -> Any:
-        """The gradient dz, (B, H, L, T), with the larger bound of two formulas: kernels subtract u·o or Σ s (u·v)."""
+        """The gradient dz, (B, H, L, T), within a bound for both formulas of kernels: with u·o and with Σ s (u·v)."""
         with self._as_the_kernel():
             upstream: Any = exact(self.call.upstream)
             scores: Any = np.matmul(upstream, np.swapaxes(self._by_head(self.call.value), -1, -2))
@@ -231,21 +232,22 @@ class AttentionRows:
             return dz.widen(self._stray(dz))
 
     def _after_lse(self, mean: Any) -> Any:
-        """Return the number that dz subtracts from the scores u·v_t: their mean, without gradients of log-sum-exps."""
+        """Return what the formula of dz subtracts from the scores u·v_t: here their mean under the weights."""
         return mean
 
     @property
     def _logit_gradient(self) -> Any:
-        """The gradient dz cap' of the logits before the cap, (B, H, L, T)."""
+        """The gradient dz cap' of the logits before the soft cap, (B, H, L, T)."""
         with self._as_the_kernel():
             dz = self._masked_logit_gradient
             return dz if self._capped_logits[1] is None else dz * self._capped_logits[1]
 
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
-        """Bound the rounding error −Σ dz that a kernel adds to the gradient of a row's largest logit.
+        """Bound the rounding error −Σ dz that a kernel may add to the gradient of a row's largest logit.
 
-        A kernel that subtracts the maximum within the differentiated graph adds the maximum's gradient there. This
-        gradient is −Σ dz, which is zero without rounding.
+        A kernel that subtracts the row's maximum within the differentiated graph adds the maximum's gradient to the
+        largest logit. The maximum's gradient is −Σ dz, minus the sum of the gradients of the row's logits, which is
+        zero without rounding.
         """
         z = self.logits
         reach = np.where(self._has_weight, z.value + z.error, -np.inf)
@@ -255,20 +257,20 @@ class AttentionRows:
 
     @cached_property
     def query_gradient(self) -> Any:
-        """The gradient dQ, (B, H, L, E)."""
+        """The gradient dQ of the queries, (B, H, L, E)."""
         with self._as_the_kernel():
             gradient: Any = np.matmul(self._logit_gradient, self._by_head(self.call.key))
             return self._round_to_output(gradient * self.scale)
 
     @cached_property
     def key_gradient(self) -> Any:
-        """The gradient dK, (B, G, T, E)."""
+        """The gradient dK of the keys, (B, G, T, E)."""
         with self._as_the_kernel():
             each: Any = np.matmul(np.swapaxes(self._logit_gradient, -1, -2), exact(self.call.query))
             return self._over_group(each * self.scale)
 
     def _over_group(self, x: Any) -> Any:
-        """Sum over the heads of a group: (B, H, T, W) to (B, G, T, W)."""
+        """Sum an array of width W over the heads of each group: (B, H, T, W) to (B, G, T, W)."""
         sizes = self.call.sizes
         B, G, T = (sizes[axis] for axis in "BGT")
         return self._round_to_output(np.sum(np.reshape(x, (B, G, sizes["H"] // G, T, x.shape[-1])), axis=2))

@@ -1,7 +1,7 @@
-"""Construction of a call of an attention kernel from a plan (a level of each factor): sizes, numbers, then options.
+"""Construction of a call of an attention kernel from a plan: a level (value) of each factor (property of the call).
 
-Each step draws from its own generator. So two plans that differ in one level give calls that differ only in that level,
-as far as sizes allow.
+Sizes (B, H, …: see :class:`.AttentionCall`) are drawn first, then numbers, then options. Each step draws from its own
+generator. So two plans that differ in one level give calls that differ only in that level, as far as sizes allow.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from attention_conformance.calls.sizes_and_numbers import LONG, SMALL, Numbers, 
 
 LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
 LONGEST = (1500, 1537, 2047, 2048)
-"""Numbers of queries, or of keys if there are several queries, in calls that test lengths with few, narrow heads."""
+"""Numbers of queries, or of keys for several queries, in calls that test long sequences with few, narrow heads."""
 LATENT = 576
-"""Widths of a sum E + M of at least this number are kept: kernels with heads of such widths take no others."""
+"""Widths E and M whose sum is at least this number are never reduced: kernels for such widths take no others."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
-"""Numbers of keys for a single query."""
+"""Numbers of keys in calls with a single query."""
 LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
 BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
 WORK = 1 << 23
-"""The largest B · H · L · T · (E + M), so that a call takes a small fraction of a second."""
+"""The largest number of multiplications, B · H · L · T · (E + M), so that a call takes a small fraction of a second."""
 MOST_ENTRIES = 1 << 20
-"""The largest total of entries of keys and values, of queries and outputs, and of logits, each on its own."""
+"""The most entries that keys and values together, queries and outputs together, or logits may have."""
 HUGE = 1 << 16
-"""The number of keys that an index of 16 bits can count."""
+"""The number of keys that an index of 16 bits can distinguish."""
 EXACT_KEYS = 257
-"""The largest number of keys of an exact call with hidden keys: up to it, at most two keys have equal logits."""
+"""The most keys of an exact call with hidden keys; with more keys, more than two of them could have equal logits."""
 EXACT_ROWS = 16
-"""The most rows of a group that have an upstream gradient in an exact call; sums over more rows need too many bits."""
+"""The most rows of a group with an upstream gradient in an exact call: sums over more rows need too many bits."""
 LONGEST_IN_STATE: Mapping[str, int] = MappingProxyType({State.COMPILED: 5, State.MACHINE_CODE: 5, State.MANY: 17})
-"""The largest numbers of queries and keys in slow states: compilation, for example, unrolls a loop over keys."""
+"""The most queries and keys in each slow state: compilation, for example, unrolls a loop over keys."""
 CHECKED = (2, 2, 6)
 """The numbers of batch entries, of groups and of rows that have an upstream gradient in a large call."""
 
@@ -54,7 +54,8 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
         plan: a level of each factor.
         declares: the capabilities of the kernel.
         seed: the same seed gives the same call.
-        number: the index of the plan in its array; at some indices the call gets more than 65536 keys.
+        number: the index of the plan, negative for :func:`.fixed_plans`; at some indices the call gets more than 65536
+            keys.
     """
     drawing = _Drawing(dict(plan), frozenset(declares), seed)
     sized = any(plan[name][0].isdigit() for name in ("values", "batch", "lengths"))  # the plan fixes a size
@@ -62,7 +63,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
     huge = often or (number != 0 and plan["lengths"] == "huge")
     sizes = drawing.sizes(HUGE + 1 + abs(number) if huge else 0)
     call = drawing.numbers(sizes, "ranks" if huge else drawing.plan["numbers"])
-    if huge and drawing.plan["dropout"] == "none":  # means of values around zero would show no fault
+    if huge and drawing.plan["dropout"] == "none":  # the mean of many values around zero would hide a fault
         call = call.replace(value=np.maximum(np.abs(call.value), 1.0))
     for step in STEPS:
         call = step(drawing, call)
@@ -72,7 +73,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
 
 @dataclass
 class _Drawing:
-    """The plan, capabilities and seed that the steps of one call share."""
+    """The plan, the kernel's capabilities and the seed, from which each step of building one call draws."""
 
     plan: dict[str, str]
     declares: frozenset[str]
@@ -87,7 +88,7 @@ class _Drawing:
 
     @property
     def must_be_square(self) -> bool:
-        """Return whether the call needs L = T, because the kernel does not declare where the diagonal is for L ≠ T."""
+        """Return whether the call needs as many queries as keys, because the kernel declares no diagonal for L ≠ T."""
         diagonal = self.plan["causal"] != "none" or self.plan["window"] != "none"
         return diagonal and "causal-rectangle" not in self.declares
 
@@ -106,7 +107,7 @@ class _Drawing:
         if lengths == "decode":
             L, T = 1, cached or int(rng.choice(DECODED))
         elif lengths == "long":
-            longest = LONGER if relation == "L = T" else LONGEST  # all pairs of such lengths would give too many logits
+            longest = LONGER if relation == "L = T" else LONGEST  # LONGEST for both L and T would give too many logits
             L, T = (int(rng.choice(some)) for some in (LONGER, longest))
         if lengths != "decode":
             L, T = _in_relation(L, T, relation, rng)
@@ -142,7 +143,7 @@ class _Drawing:
         return sizes if plan["entries"] == "whole" else _with_all_rows_checked(replace(sizes, B=max(2, sizes.B)), group)
 
     def _given_sizes(self) -> Sizes:
-        """Return the sizes that the plan names; a kernel without grouped heads gets as many heads as groups."""
+        """Return the sizes that the plan states; a kernel without grouped heads gets as many heads as groups."""
         plan = self.plan
         L, T = map(int, plan["lengths"].split("x"))
         H, G = map(int, plan["heads"].split("/"))
@@ -164,7 +165,8 @@ class _Drawing:
         seed = int(self.rng("numbers").integers(2**32))
         if self.plan["dropout"] != "none":
             call = tensors(sizes, Numbers.NORMAL, seed)
-            # Small logits, so that no weight is tiny, and values for which the output equals the weights.
+            # Divide queries so that logits are small and no weight is tiny; with unit vectors as values the output is
+            # the weights.
             value = np.broadcast_to(np.eye(sizes.T), call.value.shape).copy()
             return call.replace(query=call.query / math.sqrt(sizes.E), value=value)
         if kind == "products":
@@ -187,7 +189,7 @@ def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tup
 
 
 def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
-    """Return reduced sizes of a call that is cheap enough; in calls that test lengths, lengths are reduced last."""
+    """Return the sizes reduced until the call is cheap enough; in calls that test lengths, these are reduced last."""
     is_long = lengths in ("long", "decode")
     is_longest = lengths == "long" and full.L != full.T and max(full.L, full.T) >= LONGEST[0]
 
@@ -247,7 +249,7 @@ def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
 
 
 def _with_all_rows_checked(sizes: Sizes, group: int) -> Sizes:
-    """Return sizes of a call that is not large: first heads, then batch entries, then lengths are reduced."""
+    """Return the sizes, reduced until all rows of a call are checked: first heads, then batch entries, then lengths."""
     while sizes.B * sizes.H * sizes.L * sizes.T > ENTRIES:
         if sizes.G > 1:
             sizes = replace(sizes, G=sizes.G // 2, H=sizes.G // 2 * group)
@@ -261,20 +263,20 @@ def _with_all_rows_checked(sizes: Sizes, group: int) -> Sizes:
 # ---- numbers on which nothing is rounded ---------------------------------------------------------------------------
 
 SHARED = (0.0, 1 / 32, 1 / 32, -40.0, -256.0)
-"""The entries of keys that queries multiply by 512, which adds 0, 16, −20480 or −131072 to all logits of a row."""
+"""Entries of the keys' column 1, where queries are 512: they add 0, 16, −20480 or −131072 to all logits of a row."""
 
 
 def ranks(sizes: Sizes, seed: int) -> AttentionCall:
-    """Build an exact call whose weights are exactly 1, 1/2 or 0, whichever keys are hidden.
+    """Build a call without rounding, in which every weight is exactly 1, 1/2 or 0, whichever keys are hidden.
 
-    Logits with weight 0 are at least 4096 below the largest. Values, upstream gradients and the columns of keys where
-    queries are 0 are small integers, so that every product and every sum, in any order, is a number of few bits. The
-    scale is 1, because some kernels multiply queries and keys by the root of the scale.
+    Keys with weight 0 have logits at least 4096 below the largest. Values, upstream gradients and the columns of keys
+    in which queries are 0 hold small integers, so that every product and every sum, in any order, is a number of few
+    bits. The scale is 1, because some kernels multiply queries and keys by the root of the scale.
     """
     rng = np.random.default_rng(seed)
     B, G, T, E = sizes.B, sizes.G, sizes.T, sizes.E
     order = np.stack([rng.permutation(T) for _ in range(B * G)]).reshape(B, G, T)
-    if T > HUGE:  # an overflowing index would point to the first keys
+    if T > HUGE:  # give the first keys the lowest logits: an index that overflows would point to them
         order = np.arange(T)[::-1] ^ (order[..., :1] & 1)
     rank = np.minimum(np.broadcast_to(order, (B, G, T)) // 2, EXACT_KEYS // 2)
     query = np.zeros((B, sizes.H, sizes.L, E))
@@ -286,9 +288,10 @@ def ranks(sizes: Sizes, seed: int) -> AttentionCall:
 
 
 def products(sizes: Sizes, seed: int) -> AttentionCall:
-    """Build an exact call whose products q·k overflow float16, while the logits (up to 32 different ones) do not.
+    """Build a call without rounding whose products q·k overflow float16, while up to 32 different logits do not.
 
-    Logits are 2048 apart with the scale 1/256. Its root is 1/16, by which a kernel may multiply queries and keys first.
+    With the scale 1/256, logits are 2048 apart. A kernel may multiply queries and keys by 1/16, the root of the scale,
+    first.
     """
     call = ranks(sizes, seed)
     query, key = call.query * np.where(np.arange(sizes.E) == 0, 128.0, 1.0), call.key.copy()
@@ -302,10 +305,10 @@ OF_PRODUCTS = 1 / 256
 
 
 def moderate(of: Sizes, seed: int) -> AttentionCall:
-    """Build a call with logits of 0 and −3 before the scale, whose output shows the weights of the smaller logits.
+    """Build a call with products q·k of 0 and −3, in which only the keys with the smaller product have nonzero values.
 
-    No logit is rounded, and a kernel that multiplies logits by a wrong factor of 1.5 reduces such a weight by three
-    quarters, which even half precision shows.
+    No product is rounded. A kernel that multiplies logits by a wrong factor of 1.5 reduces the weights of these keys,
+    and thus the output, by three quarters, which even half precision shows.
     """
     rng = np.random.default_rng(seed)
     is_low = np.broadcast_to((np.arange(of.T) % 2 == 1)[:, None], (of.B, of.G, of.T, 1))
@@ -316,7 +319,7 @@ def moderate(of: Sizes, seed: int) -> AttentionCall:
 
 
 MEAN = 107
-"""The mean of each pair of values, a number of seven bits; the sum of a few pairs has too many bits for half precision.
+"""The mean of each pair of values in :func:`sums`, of seven bits; half precision cannot represent sums of a few pairs.
 
 A term of 107 that is added to a long sum in half precision is rounded to 96, 112 or 128, in the same direction for many
 terms, so that the computed mean is wrong by more than one rounding. The mean is far from powers of two, because a term
@@ -327,8 +330,9 @@ of 127, for example, would always be rounded to 128, a small error.
 def sums(sizes: Sizes, seed: int) -> AttentionCall:
     """Build a call whose results need no rounding, while partial sums need more bits than half precision has.
 
-    All keys have the same logit, T is a power of two, and values come in pairs with a common mean. A correct kernel
-    adds in float32. The products that add up to a logit cancel, and are odd numbers of eight bits.
+    All keys have the same logit, their number T is a power of two, and values come in pairs with a common mean. A
+    correct kernel adds in float32. The products of entries of q and k that add up to q·k cancel in pairs; the entries
+    of k in them are odd.
     """
     rng = np.random.default_rng(seed)
     B, G, T, E, M = sizes.B, sizes.G, sizes.T, sizes.E, sizes.M
@@ -369,7 +373,7 @@ def _scale(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         return call.replace(scale=OF_PRODUCTS) if drawing.plan["numbers"] == "products" else call
     if level in ("zero", "negative"):
         return call.replace(scale=0.0 if level == "zero" else -0.5, exact=False)
-    if call.exact:  # a kernel may multiply query and key by the scale's root
+    if call.exact:  # powers of four: a kernel may multiply query and key by the scale's root
         return call.replace(scale=float(rng.choice((0.25, 4.0))))
     values = (0.5, 0.125, 2.0) if level == "power" else (0.3, 1.7, 1 / math.sqrt(3))
     return call.replace(scale=float(rng.choice(values)))
@@ -401,7 +405,7 @@ HIDING: Mapping[str, float] = MappingProxyType(
 def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     """Draw a mask that shows each row a key, except the rows that the plan leaves without a key.
 
-    With poison, at least one key is seen by no row.
+    If the plan replaces numbers in hidden keys (poison), at least one key is seen by no row.
     """
     plan, rng = drawing.plan, drawing.rng("mask")
     kind, _, axes = plan["mask"].partition(" (")
@@ -427,7 +431,8 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         empty = rng.random(shape[:-1]) < 0.4
         empty.reshape(-1)[0] = True
         if empty.ndim == 3 and rng.random() < 0.5:
-            # Only rows of a single batch entry or head see no key: their numbers must not enter other rows.
+            # Only rows of the first batch entry, or else head, see no key: what a kernel computes for these must not
+            # enter other rows.
             others = empty[1:] if len(empty) > 1 else empty[:, 1:]
             others[...] = False
         visible[empty] = False
@@ -441,7 +446,7 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
 
 
 def _show_each_row_a_key(call: AttentionCall, mask: Bool[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
-    """Return the mask with keys added, so that each row sees one of the keys that causality and window allow."""
+    """Return the mask with keys shown, so that each row sees one of the keys that causality and window allow."""
     mask = mask.copy()
     for alignment in Alignment if call.causal or call.window is not None else (Alignment.TOP_LEFT,):
         near = call._near(np.arange(call.query.shape[2]), alignment)
@@ -462,7 +467,7 @@ def _surroundings(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     if memory is Memory.HEADS:
         tensors = {name: np.repeat(x[:, :1], x.shape[1], axis=1) for name, x in tensors.items()}
     if upstream is Memory.SINGLE:
-        # The gradient of a mean, rounded to a power of two, keeps gradients in the range of half precision.
+        # 1/M, as of a mean over M outputs, rounded to a power of two, keeps gradients in the range of half precision.
         tensors |= {"upstream": np.full(call.upstream.shape, 2.0 ** -math.ceil(math.log2(call.upstream.shape[-1])))}
     if plan["state"] == State.SELF and tensors["query"].shape == tensors["key"].shape:
         tensors["key"] = tensors["query"]
@@ -480,7 +485,7 @@ def _surroundings(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         log_sum_exp=plan["log-sum-exp"] != "none",
         dropout=float(drawing.rng("dropout").choice((0.25, 0.5))) if plan["dropout"] != "none" else 0.0,
         poison=plan["poison"] != "none" and hides and call.query.shape[2] * call.key.shape[2] <= MOST_ENTRIES // 16,
-        # With an upstream gradient everywhere, sums have too many bits to be exact.
+        # If every output has an upstream gradient, sums over rows need too many bits to be exact.
         exact=call.exact and upstream is not Memory.SINGLE and plan["state"] != State.AUTOCAST,
     )
 
@@ -493,14 +498,14 @@ STEPS: Sequence[Step] = (_scale, _softcap, _diagonal, _mask, _surroundings, _fur
 
 
 def _check_some_rows(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Give only a few rows of a large call an upstream gradient: correct results are computed only for these."""
+    """Set the upstream gradient to zero outside a few rows of a large call: only these rows are checked."""
     if not call.is_large:
         return call
     sizes = call.sizes
     chosen = []
     for axis, most in zip("BGL", CHECKED, strict=True):
         size = sizes[axis]
-        # The last row shows whether an index overflows.
+        # The last index is included, since there an index in a kernel overflows first.
         chosen.append(sorted({size - 1, *(int(k) for k in rng.permutation(size)[: most - 1])}))
     batch, groups, rows = chosen
     group = sizes["H"] // sizes["G"]
@@ -516,7 +521,7 @@ def _check_some_rows(call: AttentionCall, rng: np.random.Generator) -> Attention
 
 
 def attended_rows(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Return the batch entries, groups and rows with an upstream gradient; the last of each axis if there are none."""
+    """Return the indices of batch entries, groups and rows with an upstream gradient; without any, the last of each."""
     sizes = call.sizes
     attended = call.upstream.any(axis=-1)
     by_group = attended.reshape(sizes["B"], sizes["G"], -1, sizes["L"]).any(axis=2)

@@ -1,8 +1,9 @@
 """The space from which calls of attention kernels are drawn: factors (properties of a call) and their levels (values).
 
-The first level of a factor is neutral. A level may require a capability, and is left out for kernels that do not
-declare the capability. A plan gives each factor a level. :func:`plans` covers the space: every pair of levels occurs in
-at least one plan, and on request every triple of levels of options. :mod:`.call_builder` builds a call from a plan.
+The first level of a factor is neutral: at the first level of an option, the call does not use the option. A level may
+require a capability, and is left out for kernels that do not declare the capability. A plan gives each factor a level.
+:func:`plans` yields arrays of plans. Each array covers the space: every pair of levels of two factors occurs in at
+least one plan, and on request every triple of levels of three options. :mod:`.call_builder` builds a call from a plan.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from attention_conformance.calls.rare_calls import (
 )
 
 Plan = Mapping[str, str]
-"""A level of each factor."""
+"""A level of each factor, by the factor's name."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Factor:
     is_option: bool = False
 
     def of(self, declares: Collection[str]) -> list[str]:
-        """Return the levels for a kernel with these capabilities."""
+        """Return the levels for a kernel that declares the given capabilities."""
         return [level for level, needs in self.levels.items() if not needs or needs in declares]
 
 
@@ -64,7 +65,7 @@ def _with(capability: str, *levels: str, neutral: str = "none") -> Mapping[str, 
 CAPABILITY_OF_STATE: Mapping[str, str] = MappingProxyType(
     {State.COMPILED: "compiled", State.MACHINE_CODE: "machine-code", State.MANY: "thousands"}
 )
-"""The states that take long, each with the capability that it requires; as few plans as possible have them."""
+"""The slow states of calls, each with the capability that it requires; as few plans as possible have these states."""
 MASK_SHAPES = ("B, H, L, T", "L, T", "1, H, L, T", "B, 1, L, T", "B, 1, 1, T")
 FACTORS = (
     Factor("lengths", _free("short", "keys", "queries", "both", "decode", "long")),
@@ -125,30 +126,30 @@ FACTORS = (
 NEUTRAL_PLAN: Plan = MappingProxyType({factor.name: next(iter(factor.levels)) for factor in FACTORS})
 """The first level of each factor."""
 SIZED = ("lengths", "relation", "width", "values", "batch", "heads", "numbers")
-"""Factors that every call has, whatever its kernel."""
+"""Factors (sizes and kinds of numbers) that are drawn in calls without options, too."""
 COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1, "decode": 2, "both": 3, "long": 4})
-"""The relative cost of a call, by the level of its lengths."""
+"""The relative cost of a call, by the level of the factor "lengths"."""
 SPECIAL = ("dropout", "poison", "rows")
-"""Factors on which it depends which claims are checked; a cover has few plans with their levels."""
+"""Factors that decide which claims are checked; few plans of a cover leave the neutral level of these factors."""
 PLAIN = (
     *(("keys", kind) for kind in ("sums", "integers", "ranks", "normal", "far", "growing", "saturated")),
     *(("short", kind) for kind in ("normal", "far", "growing", "integers")),
     *(("decode", kind) for kind in ("normal", "sums")),
     *(("both", kind) for kind in ("sums", "ranks", "normal")),
     *(("keys", kind) for kind in ("normal", "normal")),
-    # Only exact calls reveal sums in half precision: first long sums in narrow heads, then every width.
+    # Only calls without rounding reveal a kernel that adds in half precision: first long sums, then every width.
     *(("decode", "sums"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
-"""The lengths and kinds of numbers of the first calls of an array, which have no option."""
+"""Pairs (level of lengths, kind of numbers) of the first plans of an array, which use no option."""
 
 
 def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]:
-    """Yield plans, array by array; each array covers the space of a kernel with these capabilities.
+    """Yield plans, array by array; each array contains every pair of levels that the kernel has.
 
     Args:
         declares: the capabilities that the kernel declares.
         seed: the same seed gives the same plans.
-        strength: 2, or 3 to cover every triple of options as well.
+        strength: 2, or 3 if each array contains every triple of levels of options as well.
     """
     for array in count():
         yield from _array(frozenset(declares), seed + array, strength)
@@ -156,7 +157,7 @@ def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]
 
 @lru_cache(maxsize=32)
 def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
-    """Return the plans that come before every cover: calls of models, lengths just beyond blocks, rare levels.
+    """Return the plans that come before the first array: sizes of models, lengths just beyond blocks, rare levels.
 
     Args:
         declares: the capabilities that the kernel declares.
@@ -165,7 +166,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     levels = {factor.name: factor.of(declares) for factor in FACTORS}
     beyond = plans_beyond_blocks(NEUTRAL_PLAN, levels, declares, np.random.default_rng((seed, 1)))
     models = model_plans(NEUTRAL_PLAN, levels, declares)
-    # Calls are seeded by the index of their plan, counted from the end: add new plans at the beginning.
+    # The index of a plan, counted from the end, seeds the plan's call: add new plans at the beginning.
     further = (
         *plans_of_small_calls(NEUTRAL_PLAN, levels, declares),
         *plans_of_calls_in_between(NEUTRAL_PLAN, levels),
@@ -202,7 +203,7 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
         for k, (lengths, numbers) in enumerate(PLAIN)
     ]
     common = common_plans(NEUTRAL_PLAN, levels, rng)
-    # Small calls come first, since they take the least time and shrink fast.
+    # Small calls come first: if one fails, the smallest failing call is found fast.
     return [
         *plain,
         *common,
@@ -211,7 +212,7 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
 
 
 def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
-    """Remove, in place, the slow state of each plan if other plans contain all its pairs (state, level of an option).
+    """Remove, in place, the slow state of a plan if other plans combine that state with each level of the plan.
 
     Args:
         rows: the plans.
@@ -233,7 +234,7 @@ def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
 
 
 def _vary(rows: list[dict[str, str]], free: Mapping[str, list[str]], rng: np.random.Generator) -> None:
-    """Redraw, in place, levels that the cover does not need; the covering library sets them to the first level."""
+    """Redraw, in place, levels that no pair of levels needs; the covering library sets these to the first level."""
     pairs: Counter[tuple[tuple[str, str], ...]] = Counter(
         pair for row in rows for pair in combinations(sorted(row.items()), 2)
     )

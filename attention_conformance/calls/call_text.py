@@ -1,6 +1,6 @@
 """Reading and writing calls of attention kernels: ``--data`` reads a failing call, or a call captured from a model.
 
-A captured call is a file with the arrays query, key and value, and options by the names of PyTorch's parameters. The
+A captured call is a file with the arrays query, key and value, and with options named like PyTorch's parameters. The
 kernel is called in the number format of these arrays, or in the format that ``dtype`` names.
 """
 
@@ -27,18 +27,18 @@ OPTIONS = ("visible", "bias", *AXES, *PLAIN, "seed", "name")
 USUAL: Mapping[str, Any] = MappingProxyType(
     {field.name: field.default for field in fields(AttentionCall) if field.name in OPTIONS and field.name != "scale"}
 )
-"""The default values of options; an option at its default is not written, except the scale."""
+"""The default of each option except the scale; an option at its default is not written to a file, a scale always is."""
 
 REQUIRED = TENSORS[:3]
 NAMES_OF_MASK, NAME_OF_CAUSAL = ("mask", "attn_mask"), "is_causal"
-"""Further names in files: ``mask`` and ``attn_mask`` (Boolean or additive), and PyTorch's name of causality."""
+"""Further names in files: ``mask`` or ``attn_mask`` for a Boolean or additive mask, ``is_causal`` for ``causal``."""
 MASKS: Mapping[str, Any] = MappingProxyType({"visible": bool, "bias": np.float64})
-"""The masks, each with the type of its entries."""
+"""The names of the two kinds of masks, each with the type of its entries."""
 ARRAYS = (*MASKS, *AXES)
 
 
 def text_of(call: AttentionCall, **record: str) -> str:
-    """Return JSON that :func:`call_of` reads back to the same floats."""
+    """Return the call as JSON, with the entries of ``record`` added; :func:`call_of` reads back the same floats."""
     values: dict[str, Any] = {key: value for key, value in record.items() if value}
     values |= {name: getattr(call, name) for name in TENSORS}
     for name in OPTIONS:
@@ -94,7 +94,7 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
 
 
 def _in_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with PyTorch's names replaced by ours: a mask becomes visible or bias.
+    """Return the values with PyTorch's names replaced by those of a call: a mask becomes ``visible`` or ``bias``.
 
     Raises:
         InvalidInput: an option is given twice, or the entries of a mask are neither Booleans nor floats.
@@ -121,7 +121,7 @@ def _in_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _dtype_of(values: Mapping[str, Any]) -> str:
-    """Return the format of captured tensors: ``dtype``, else that of the arrays; empty for JSON without ``dtype``.
+    """Return the number format of captured tensors: ``dtype`` or the arrays' format; empty for JSON without ``dtype``.
 
     Raises:
         InvalidInput: ``dtype`` is missing, and the arrays have different formats or an unknown format.
@@ -147,7 +147,7 @@ def _of_keys(name: str, value: Any, shape: tuple[int | str, ...]) -> Any:
     """Return keys or values as an array; an empty list (no keys) gets its width from ``shape``.
 
     Raises:
-        InvalidInput: the numbers do not have this shape.
+        InvalidInput: the numbers do not have the shape ``shape``.
     """
     try:
         axes = np.shape(value)
@@ -210,7 +210,7 @@ def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         refuse_truth_values(name, value)
     try:
         mask = np.asarray(numbers(value), dtype=np.float64).astype(dtype)
-        np.broadcast_to(mask, shape)  # only a check: the mask keeps this shape, in which a kernel may fail
+        np.broadcast_to(mask, shape)  # only a check: the kernel gets the mask in its own shape
     except (ValueError, TypeError):
         raise InvalidInput(f"{name}: does not broadcast to (B, H, L, T) = {shape}.") from None
     if dtype is not bool and (np.isnan(mask) | np.isposinf(mask)).any():

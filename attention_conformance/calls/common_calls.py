@@ -1,8 +1,8 @@
-"""Plain calls, as most programs make them, in no special state: every size, and every triple of options except masks.
+"""Plans of plain calls, as most programs make them: all sizes, and all triples of options except masks.
 
-A cover of all options has a mask in nearly every call and each size in few calls, so it may miss faults that occur only
-without a mask or only at one width of heads. These calls find such faults. They also include cases that must not be
-left to chance: each multiple of 8 as a width, and masks with as many batch entries as heads.
+If calls cover every pair of options, nearly every call has a mask and few calls have each size. They may miss faults
+that occur only without a mask or only at one width of heads. The plain calls find such faults. They also include calls
+that must not be left to chance: each multiple of 8 as a width, and masks with as many batch entries as heads.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from covertable import make
 
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
-"""Widths of heads for which kernels have no blocks; blocks have the widths 32, 64, 128 and 256."""
+"""Widths of heads between the widths 32, 64, 128 and 256 of the blocks in which kernels work."""
 MULTIPLES = tuple(range(8, 257, 8))
-"""Widths for which a kernel may have special code: in keys and values together, only in keys, or only in values."""
+"""Widths for which a kernel may have special code: of keys and values together, only of keys, or only of values."""
 MANY_HEADS = (17, 20, 24, 32, 40)
 CACHED = (513, 1025, 4097, 8192)
-"""Numbers of keys for a single query, just above the blocks of caches and splits."""
+"""Numbers of keys for a single query, most of them just above the size of a block or of a split of the keys."""
 OPTIONS = ("relation", "group", "scale", "causal", "window", "softcap", "log-sum-exp")
 """Options of which each triple of levels occurs in some call."""
 ALONE = ("causal", "window", "softcap", "sinks", "slopes")
@@ -34,7 +34,7 @@ CYCLES: Mapping[str, Sequence[str]] = {
     "memory": ("contiguous", "transposed", "fused", "transposed"),
     "wants": ("qkv", "qkv", "nothing", "qkv", "kv"),
 }
-"""Cycles of levels, whose lengths are chosen so that levels of different factors combine in many ways."""
+"""For each factor, the levels that calls take in turn; cycles of different lengths combine levels in many ways."""
 
 
 def common_plans(
@@ -45,19 +45,19 @@ def common_plans(
     Args:
         neutral: the first level of each factor.
         levels: the levels of each factor that the kernel has.
-        rng: draws the order.
+        rng: draws the order of the plans.
     """
     free = {name: levels[name] for name in OPTIONS if len(levels[name]) > 1}
     plans = make(free, strength=min(3, len(free)), salt=str(int(rng.integers(2**16))))
     rows = [plans[k] for k in rng.permutation(len(plans))]
-    # Each width occurs twice, since a few of the calls are resized.
+    # Each width occurs twice, since the sizes of a few calls are reduced afterwards.
     count = max(len(rows), 2 * len(CYCLES["width"]))
     walks = {name: cycle([x for x in walk if x in levels[name] or x.isdigit()]) for name, walk in CYCLES.items()}
     for _, row in zip(range(count), cycle(rows), strict=False):
         yield {**neutral, **row, **{name: next(walk) for name, walk in walks.items()}}
     for keys in CACHED:
         yield {**neutral, "lengths": str(keys), "numbers": "normal"}
-    # A sum of weights that is too large for half precision.
+    # The softmax's denominator is a sum of 4096 ones, but half precision counts only to 2048.
     yield {**neutral, "lengths": "4097", "numbers": "sums"}
     for causal in levels["causal"]:  # with more than 512 queries and keys
         yield {**neutral, "lengths": "long", "width": "narrow", "causal": causal}
@@ -79,7 +79,7 @@ def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequen
 def _plans_of_single_options(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with one option and lengths around block sizes, and plans of masks of keys and many batch entries."""
+    """Yield plans with one option and lengths around block sizes, and plans with key masks and many batch entries."""
     for name in ALONE:
         for level, _ in product(levels[name][1:], range(3)):
             yield {**neutral, name: level, "lengths": "keys", "numbers": "normal"}
@@ -100,8 +100,8 @@ def _plans_of_as_many_entries_as_heads(
 def _plans_of_widths(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
     """Yield plans with each multiple of 8 as a width: values as wide as keys, then values of other widths.
 
-    With the kernel's own scale logits are about one, so that even half precision shows faults. With scale 1 only exact
-    numbers do.
+    With the kernel's own scale, logits are about one, so that even half precision shows faults. With scale 1, only
+    numbers on which a kernel rounds nothing show them.
     """
     scale = "own" if "own" in levels["scale"] else "1"
     for width in MULTIPLES:

@@ -1,6 +1,7 @@
 """Options of a call beyond masks, such as sinks, linear biases, lengths, parts, caches and tensors of 8 bits.
 
-Each option is a factor of :mod:`attention_conformance.calls.call_space` and is drawn from a generator of its own.
+Each option is a factor (property of a call) of :mod:`attention_conformance.calls.call_space`, drawn from a random
+generator of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from attention_conformance.calls.further_tensors import (
 
 Draw = Callable[[str], np.random.Generator]
 APART = 4096.0
-"""The least distance between different logits of exact calls, in units of the scale."""
+"""The least difference between different logits of calls without rounding, as a multiple of the scale."""
 
 
 def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw) -> AttentionCall:
@@ -30,7 +31,7 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
     Args:
         call: the call with all other options.
         plan: a level of each factor.
-        rng: returns the generator of a step, by its name.
+        rng: returns the random generator of a step, given the step's name.
     """
     if plan["descales"] != "none" and not call.dropout:
         call = with_descales(call, rng("descales"))
@@ -48,7 +49,7 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
         shape = (1 if plan["slopes"] == "of heads" else call.sizes["B"], call.sizes["H"])
         random_slopes = rng("slopes").choice((0.5, 0.0625, 0.3, 2.0), shape)
         slopes = np.broadcast_to(random_slopes, (call.sizes["B"], call.sizes["H"])).copy()
-        # Kernels use two formulas of the linear bias; one shifts all logits of a row, which changes the log-sum-exp.
+        # Kernels use two formulas for the linear bias. One of them shifts all logits of a row, and so the log-sum-exp.
         call = call.replace(slopes=slopes, exact=False, log_sum_exp=False)
     if plan["lse upstream"] != "none" and not _is_without_lse_gradient(call):
         call = _with_lse_upstream(call, rng("lse upstream"))
@@ -61,7 +62,7 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
 
 
 def _is_without_lse_gradient(call: AttentionCall) -> bool:
-    """Return whether the log-sum-exp gets no upstream gradient: no claim is about it, or no tensor needs a gradient."""
+    """Return whether the log-sum-exp gets no upstream gradient: it is not checked, or no tensor needs a gradient."""
     return call.sinks is not None or call.slopes is not None or call.dropout > 0 or not call.wants
 
 
@@ -71,7 +72,7 @@ def _is_with_masks(call: AttentionCall) -> bool:
 
 
 def _with_lengths(call: AttentionCall, plan: Mapping[str, str], rng: np.random.Generator) -> AttentionCall:
-    """Draw lengths for each batch entry; some entries have no queries or no keys, if the plan says so."""
+    """Draw the numbers of queries and of keys of each batch entry; if the plan says so, some of the numbers are 0."""
     B, L, T = (call.sizes[axis] for axis in "BLT")
     lengths = np.stack([rng.integers(1, L + 1, B), rng.integers(1, T + 1, B)], axis=-1)
     lengths[rng.integers(B)] = (L, T)
@@ -82,14 +83,17 @@ def _with_lengths(call: AttentionCall, plan: Mapping[str, str], rng: np.random.G
         lengths[::2, axis] = 0
     call = call.replace(lengths=lengths)
     upstream = np.where(call.absent[..., None], 0.0, call.upstream)
-    # An upstream gradient of a single expanded number cannot be zero only in the padding.
+    # An upstream gradient stored as a single expanded number cannot be zero only in the padding.
     single = call.upstream_memory is Memory.SINGLE
     memory = Memory.CONTIGUOUS if single else call.upstream_memory
     return call.replace(upstream=upstream, upstream_memory=memory, poison=plan["poison"] != "none" and T > 1)
 
 
 def _with_sinks(call: AttentionCall, level: str, rng: np.random.Generator) -> AttentionCall:
-    """Draw a sink for each head, near the head's logits or above all; in exact calls it is far from each logit."""
+    """Draw a sink (logit of a key without value) for each head, near the head's logits or above all of these.
+
+    In a call without rounding, each sink is far from each logit.
+    """
     z = _some_logits(call)
     top = np.max(z, axis=-1)
     if call.exact:
@@ -105,7 +109,7 @@ def _with_sinks(call: AttentionCall, level: str, rng: np.random.Generator) -> At
 
 
 def _some_logits(call: AttentionCall) -> Float64[np.ndarray, "H T"]:
-    """Return the logits of the last query of the first batch entry."""
+    """Return the logits of the last query of the first batch entry, for each head and key."""
     sizes = call.sizes
     keys = np.repeat(call.key[0], sizes["H"] // sizes["G"], axis=0)
     scale = 1 / math.sqrt(sizes["E"]) if call.scale is None else call.scale

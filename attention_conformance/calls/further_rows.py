@@ -1,19 +1,20 @@
 """Rows of attention with a sink, with linear biases or merged from parts of the keys; gradients of log Σ e^z.
 
-A sink is one more key of each row, with logit σ and value 0. The softmax over T + 1 logits gives it the weight
-s_σ = e^σ / (e^σ + Σ e^{z_t}), and the keys the other weights; o = Σ_t s_t v_t. The sink has the gradient of a key with
-score 0:
+The notation is that of :mod:`.attention_rows`. A sink is one more key of each row, with logit σ and value 0. The
+softmax over T + 1 logits gives the sink the weight s_σ = e^σ / (e^σ + Σ e^{z_t}), and the keys the other weights; o =
+Σ_t s_t v_t. The sink has the gradient of a key with score 0:
 
     dσ = −Σ s_σ (u·o) over the rows of a head.
 
-If the loss also depends on l = log Σ_t e^{z_t}, with the upstream gradient u_l, then ∂l/∂z_t = s_t gives
+If the loss also depends on the log-sum-exp l = log Σ_t e^{z_t}, with the upstream gradient u_l, then ∂l/∂z_t = s_t
+gives
 
     dz_t = s_t (u·v_t − u·o + u_l).
 
-ALiBi subtracts slope · |j − i| from the logit of key j. A bias b has the gradient db = Σ dz over the axes along which
-it is broadcast. If the keys are split into parts, and part p has the output o_p and the log-sum-exp l_p, the output of
-all keys is Σ_p e^{l_p − l} o_p with l = log Σ_p e^{l_p}, however the keys are split: a softmax over the parts. A kernel
-that merges parts rounds l_p once for each merge, which shifts all logits of a part equally.
+ALiBi subtracts slope · |j − i| from the logit of key j in row i. A bias b has the gradient db = Σ dz over the axes
+along which the bias is broadcast. If the keys are split into parts, and part p has the output o_p and the log-sum-exp
+l_p, the output of all keys is Σ_p e^{l_p − l} o_p with l = log Σ_p e^{l_p}, a softmax over the parts, however the keys
+are split. A function that merges parts rounds l_p once for each merge, which shifts all logits of a part equally.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from theorems.rounding.softmax import softmax
 
 @dataclass(frozen=True, eq=False)
 class FurtherRows(AttentionRows):
-    """The correct results of a call with sinks, slopes, parts or an upstream gradient of its log-sum-exp.
+    """The correct results of a call with sinks, slopes, parts or an upstream gradient of its log-sum-exp, as intervals.
 
     Attributes:
-        parts: the number of parts of the keys whose outputs and log-sum-exps are rounded before they are merged; 0 for
-            none.
+        parts: the number of parts of the keys whose outputs and log-sum-exps are rounded before merging; 0 if nothing
+            is merged.
         places: j − i for each row i and key j, (L, T), if the rows are only some rows of a longer call.
-        from_start: j − i as the score modification uses it, (L, T), with the diagonal through the first query and the
-            first key.
+        from_start: j − i, (L, T), counted from the first query and the first key of the longer call, as the score
+            modification uses it.
         coarse: whether weights are rounded to 8 bits, e4m3, before they are multiplied with values.
     """
 
@@ -51,7 +52,7 @@ class FurtherRows(AttentionRows):
     coarse: bool = False
 
     def _modify(self, raw: Any) -> tuple[Any, Any]:
-        """Return the modified score a · raw + b (j − i) + c, and its derivative a."""
+        """Return the modified score a · raw + b (j − i) + c of query i and key j, and its derivative a by ``raw``."""
         if self.call.score_mod is None:
             return raw, None
         L, T = self.call.sizes["L"], self.call.sizes["T"]
@@ -73,7 +74,11 @@ class FurtherRows(AttentionRows):
 
     @property
     def _linear_bias(self) -> Any:
-        """The bias slope · |j − i|, (B, H, L, T), whose bound allows kernels to add slope · i to row i's maximum."""
+        """The subtracted bias slope · |j − i|, (B, H, L, T), with a bound for a second formula of kernels, too.
+
+        In causal rows, some kernels add slope · j instead: all logits of row i are larger by slope · i, and so is their
+        rounding.
+        """
         assert self.call.slopes is not None
         sizes = self.call.sizes
         places = self.call.ahead(np.arange(sizes["L"]), self.alignment) if self.places is None else self.places
@@ -84,13 +89,13 @@ class FurtherRows(AttentionRows):
         return bias.widen(np.broadcast_to(2 * current().rounding * reach, self.visibility.shape))
 
     def _rounding_of_merges(self, logits: Any) -> Float64[np.ndarray, "B H L 1"]:
-        """Bound the rounding of log-sum-exps of size at most max |z| + log T, once for each of ``parts`` merges."""
+        """Bound the rounding of log-sum-exps, of size at most max |z| + log T, in as many merges as ``parts``."""
         reach = np.where(self.visibility, np.abs(logits.value) + logits.error, 0.0).max(axis=-1, keepdims=True)
         return np.asarray(self.parts * current().rounding * (reach + np.log(self.call.sizes["T"])))
 
     @cached_property
     def _weights_and_sink(self) -> Any:
-        """The weights s of keys and sink, (B, H, L, T + 1); in rows that see no key only the sink has a weight."""
+        """The weights s of the T keys and, last, of the sink; a row that sees no key gives the sink weight 1."""
         assert self.call.sinks is not None
         shape = (*self.visibility.shape[:3], 1)
         with self._as_the_kernel():
@@ -109,7 +114,7 @@ class FurtherRows(AttentionRows):
         return self._round_to_8_bits(s.widen(self._error_of_skipping(s)) if self.skips else s)
 
     def _round_to_8_bits(self, s: Any) -> Any:
-        """Widen coarse weights by the rounding of e^{z − max z} to e4m3: 2⁻⁴ of the number plus 2⁻¹⁰."""
+        """Widen the bounds of coarse weights by the rounding of x = e^{z − max z} to 8 bits (e4m3): 2⁻⁴ x + 2⁻¹⁰."""
         if not self.coarse:
             return s
         most = np.max(s.value + s.error, axis=-1, keepdims=True)
@@ -117,12 +122,12 @@ class FurtherRows(AttentionRows):
 
     @cached_property
     def output(self) -> Any:
-        """The output o, (B, H, L, M)."""
+        """The output o, (B, H, L, M), with the rounding of the parts' outputs added to the bound."""
         return super().output.widen(self._rounding_of_parts @ self._size_of_values) if self.parts else super().output
 
     @property
     def _rounding_of_parts(self) -> Float64[np.ndarray, "B H L T"]:
-        """The factors ε s_t of |v_t| in a bound of the parts' rounding: ε Σ_p e^{l_p − l} |o_p| ≤ Σ_t ε s_t |v_t|."""
+        """The numbers ε s_t; Σ_t ε s_t |v_t| bounds the error of rounding each part's output to precision ε."""
         eps = (self.stored or self.numbers).eps
         return np.asarray(eps * (self.weights.value + self.weights.error))
 
@@ -136,13 +141,13 @@ class FurtherRows(AttentionRows):
         gradient: Any = super().value_gradient
         if not self.parts:
             return gradient
-        # The upstream gradient e^{l_p − l} u of each part is rounded when it is passed back.
+        # The upstream gradient e^{l_p − l} u of each part's output is rounded when it is passed back.
         lost: Any = np.swapaxes(self._rounding_of_parts, -1, -2) @ np.abs(self.call.upstream)
         return gradient.widen(self._over_group(exact(lost)).value)
 
     @cached_property
     def key_gradient(self) -> Any:
-        """The gradient dK, (B, G, T, E); if their first columns are the values, dV is added to these columns."""
+        """The gradient dK, (B, G, T, E); if the keys' first columns are the values, dV is added to these columns."""
         gradient: Any = super().key_gradient
         if not self.call.shared:
             return gradient
@@ -152,7 +157,7 @@ class FurtherRows(AttentionRows):
 
     @cached_property
     def _masked_logit_gradient(self) -> Any:
-        """The gradient dz, (B, H, L, T); a merge of parts rounds further numbers, each at most Σ |u| max |v|."""
+        """The gradient dz, (B, H, L, T); merging parts rounds further numbers, of size at most Σ |u| max |v|."""
         gradient: Any = super()._masked_logit_gradient
         if not self.parts:
             return gradient
@@ -164,26 +169,26 @@ class FurtherRows(AttentionRows):
 
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
         if self.call.sinks is not None:
-            # Σ dz over the keys and the sink is zero.
+            # The sum of dz over the keys and the sink is zero, so the sink's gradient is spread over the keys.
             stray: Any = self._sink_logit_gradient[..., None] / dz.shape[-1]
             dz = dz + stray
         elif self.call.lse_upstream is not None:
-            # Here Σ dz is u_l. The maximum still gets no gradient: it is subtracted inside the logarithm and added
-            # outside.
+            # Here Σ dz is u_l, the gradient of the log-sum-exp. The row's maximum still gets no gradient: kernels
+            # subtract it inside the logarithm and add it outside.
             stray = self._weights_again * exact(self.call.lse_upstream[..., None])
             dz = dz - stray
         return super()._stray(dz)
 
     @cached_property
     def _sink_logit_gradient(self) -> Any:
-        """The gradient of the sink's logit in each row, −s_σ (u·o), (B, H, L)."""
+        """The gradient −s_σ (u·o) of the sink's logit in each row, (B, H, L)."""
         with self._as_the_kernel():
             upstream: Any = exact(self.call.upstream)
             return -self._weights_and_sink[..., -1] * np.sum(upstream * self.output, axis=-1)
 
     @cached_property
     def sink_gradient(self) -> Any:
-        """The gradient dσ of the sinks, (H,)."""
+        """The gradient dσ of the sinks' logits, (H,)."""
         with self._as_the_kernel():
             return self._round_to_output(np.sum(self._sink_logit_gradient, axis=(0, 2)))
 

@@ -13,18 +13,18 @@ import numpy as np
 from attention_conformance.calls.attention_call import AttentionCall, Memory
 
 FACTORS = (0.5, 2.0, 0.25, 0.3, 1.7)
-"""Factors of queries, keys and values of 8 bits, some of them powers of two; each is rounded to float32."""
+"""Factors that multiply queries, keys and values of 8 bits; those that are not powers of two are rounded to float32."""
 
 
 def with_score_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Draw a factor, a slope and a shift for each head; with the factor 0, the product q·k has no effect."""
+    """Draw the factor, slope and shift (a, b, c) of ``score_mod`` for each head; if a is 0, q·k has no effect."""
     H = call.sizes["H"]
     coefficients = (rng.choice(kinds, H) for kinds in ((0.5, 2.0, -1.0, 0.0), (0.0, 0.25, -0.125), (0.0, 1.5, -3.0)))
     return call.replace(score_mod=np.stack(list(coefficients), axis=-1), exact=False)
 
 
 def with_mask_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Draw the half-plane of visible pairs (i, j) for each head and batch entry; its edge goes through a pair."""
+    """Draw a half-plane of visible pairs (query i, key j) for each head and batch entry, with a pair on its edge."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     slopes = rng.integers(-2, 3, (B, H, 2))
     slopes[..., 0] += slopes[..., 0] == 0  # otherwise rows see all keys or none
@@ -34,9 +34,9 @@ def with_mask_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
 
 
 def with_descales(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Draw query, key and value as numbers of four bits, and a factor for each group of heads of a batch entry.
+    """Draw query, key and value as numbers of few bits, and their factors for each group of heads of a batch entry.
 
-    Nothing has a gradient, and numbers in hidden keys are not replaced, since 8 bits offer no suitable number.
+    The call requests no gradient, and numbers in hidden keys are not replaced, since 8 bits offer no suitable number.
     """
     tensors = {name: rng.integers(-8, 9, getattr(call, name).shape) / 4 for name in ("query", "key", "value")}
     if call.memory is Memory.BROADCAST:
@@ -60,7 +60,7 @@ BEYOND = (0.0, 16.0, 1024.0)
 
 
 def with_columns_beyond(call: AttentionCall, mask: Any) -> Any:
-    """Extend the mask of a call from (…, T) to (…, T + beyond); most of the added entries say "visible"."""
+    """Extend the mask of a call from (…, T) to (…, T + call.beyond); most of the added Boolean entries are True."""
     if not call.beyond:
         return mask
     rng = np.random.default_rng((call.seed, call.beyond))

@@ -1,7 +1,7 @@
-"""Calls with the sizes of popular models, and with sizes just beyond blocks, which come before any cover of options.
+"""Plans of calls with the sizes of popular models, and with sizes just beyond the blocks in which kernels work.
 
 To stay cheap, each call has either the model's numbers of heads, or its lengths, or its width; the other sizes are
-smaller.
+smaller. These plans come before the plans that cover pairs of options.
 """
 
 from __future__ import annotations
@@ -94,24 +94,24 @@ MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""The levels of each model's call; a call is skipped for kernels that lack a parameter for one of its options.
+"""For each model, the levels that set its call's sizes and options; kernels get only the options that they have.
 
-Heads are given as query heads over key heads, lengths as queries by keys, and windows as numbers of keys to the left
-and to the right.
+Heads are given as "query heads/key heads", lengths as "queries x keys", and windows as "keys to the left + keys to the
+right".
 """
 OPTIONS = ("causal", "window", "softcap", "sinks", "mask")
 OPTIONS_BEYOND_BLOCKS = ("window", "softcap", "sinks", "slopes")
-"""Options that :func:`plans_beyond_blocks` leaves out."""
+"""Options of the plans of :func:`plans_of_options_beyond_blocks`; :func:`plans_beyond_blocks` leaves them out."""
 BLOCKS = (16, 32, 64, 128, 256, 512)
-"""Block sizes of kernels: a length just beyond a multiple of a block size leaves a short last block."""
+"""Sizes of the blocks in which kernels work: a length just beyond a multiple of a block size has a short last block."""
 WIDTH_BEYOND: Mapping[int, str] = MappingProxyType({16: "64", 32: "128", 64: "64", 128: "64", 256: "16", 512: "8"})
-"""The width of heads in calls just beyond a block of each size, chosen to keep the calls cheap."""
+"""For each block size, the width of heads in calls with lengths just beyond a block, chosen to keep calls cheap."""
 
 
 def model_plans(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]], declares: Collection[str]
 ) -> Iterator[dict[str, str]]:
-    """Yield the plans of models, as far as the kernel has their options.
+    """Yield the plans with the sizes and options of models, as far as the kernel has the options.
 
     Args:
         neutral: the first level of each factor.
@@ -134,7 +134,7 @@ def model_plans(
 
 
 def _relation(L: int, T: int) -> str:
-    """Return the relation of L to T as a level; the shrinking of a failing call keeps this relation."""
+    """Return the level of the factor "relation" that describes whether L is less than, equal to or more than T."""
     return "L = T" if L == T else "L < T" if L < T else "L > T"
 
 
@@ -145,18 +145,18 @@ def _has(levels: Sequence[str], level: str) -> bool:
 def plans_of_options_beyond_blocks(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with one option each and a short last block of queries and of keys, and plans of padded batches.
+    """Yield plans with one option each and a short last block of queries and of keys, and plans with padded batches.
 
     Args:
         neutral: the first level of each factor.
         levels: the levels of each factor that the kernel has.
     """
-    # 131 is no multiple of a block size, and exceeds each block size up to 128.
+    # 131 is not a multiple of any block size, and exceeds each block size up to 128.
     sizes = {"heads": "2/2", "batch": "1", "width": "64", "values": "64", "lengths": "131x131", "numbers": "normal"}
     for option in OPTIONS_BEYOND_BLOCKS:
         if len(levels[option]) > 1:
-            # A key that a kernel hides before a softcap of 2 keeps a noticeable weight; before a softcap of 30 it does
-            # not.
+            # If a kernel wrongly hides keys before it applies a softcap of 2, not after, they keep a noticeable weight;
+            # with a softcap of 30 they do not.
             yield {**neutral, **sizes, option: "2" if option == "softcap" else levels[option][1]}
     padded = {**sizes, "batch": "4", "lengths": "9x131", "relation": "L < T", "padding": "of each entry"}
     for kind in ("boolean", "additive"):
@@ -183,7 +183,7 @@ def plans_beyond_blocks(
     for causal, block in product(levels["causal"], BLOCKS):
         square = causal != "none" and "causal-rectangle" not in declares
         for of_square in (True, square):
-            # If the excess over a block is odd, the length is no multiple of a smaller block.
+            # If a length exceeds a block size by an odd number, it is not a multiple of a smaller block size either.
             less, more = (block + 1 + 2 * int(k) for k in sorted(rng.permutation(min(block // 2, 12))[:2]))
             # With L > T the first rows may see no key, which other calls test.
             fewer = causal != "none" or rng.random() < 0.5

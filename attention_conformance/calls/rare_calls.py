@@ -1,8 +1,8 @@
-"""Calls with rare levels, a few for each level; the cover of all pairs leaves these levels out.
+"""Plans with rare levels, a few for each level; the plans that cover all pairs of options leave these levels out.
 
-The rare levels are masks in another format than the query, finite biases that hide keys, masks of three axes or one
-column, scales of zero and below, more keys than 16 bits can count, axes of equal size but different stride, contexts of
-PyTorch, one tensor for query and key, and many calls in the same memory.
+The rare levels are masks in another number format than the query's, finite biases that hide keys, masks of three axes
+or one column, scales of zero and below, more keys than 16 bits can count, axes of equal size but different stride,
+contexts of PyTorch such as autocast, one tensor for query and key, and many calls in the same memory.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from attention_conformance.calls.attention_call import LONG_STATES, Memory, State
 
 HIDES = ("-inf", "-10000", "the smallest number")
-"""Numbers of an additive mask that hide a key, provided that the row sees another key."""
+"""Levels of the number with which an additive mask hides a key; "the smallest number" is the format's most negative."""
 NO_KEYS = "no-keys"
-"""A capability of kernels that return a result for a call without keys; others may refuse such a call."""
+"""The capability of kernels that return a result for a call without keys; other kernels may refuse such a call."""
 THREE_AXES, ONE_COLUMN = "H, L, T", "B, H, L, 1"
 """Shapes of masks for kernels that broadcast masks as PyTorch does."""
 MASKS = (
@@ -29,14 +29,14 @@ MASKS = (
     {"shape": ONE_COLUMN, "rows": "some see nothing"},
     {"shape": "B, 1, L, T", "group": "grouped", "batch": "many"},
 )
-"""Rare masks, each with the levels of other factors that its calls have."""
+"""Levels of rare masks, each with the levels of other factors in the plans with that mask."""
 ALIKE: tuple[Mapping[str, str], ...] = (
     {"lengths": "6x6", "heads": "6/6"},
     {"lengths": "4x7", "heads": "3/3", "batch": "3", "relation": "L < T", "mask": "B, 1, L, T"},
     {"lengths": "8x8", "heads": "2/2", "width": "8", "values": "8"},
     {"lengths": "4x7", "heads": "3/3", "batch": "3", "relation": "L < T", "mask": "1, H, L, T"},
 )
-"""Levels that make two of the sizes (queries, batch entries, heads, width) equal, with a mask if possible."""
+"""Sets of levels that each make two of the sizes (queries, batch entries, heads, width) equal; some add a mask."""
 
 SINGLE = (
     *("group", "scale", "mask", "columns", "rows", "causal", "window", "softcap", "log-sum-exp", "dropout", "sinks"),
@@ -115,7 +115,7 @@ def plans_of_small_calls(
 
 
 def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield the plans of rare levels, as far as the kernel has their options.
+    """Yield the plans with rare levels, as far as the kernel has the options.
 
     Args:
         neutral: the first level of each factor.
@@ -149,7 +149,7 @@ def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequen
 
 
 def plans_of_causal_scales(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield causal plans with a scale that is not positive; some kernels multiply the −∞ of hidden logits by it.
+    """Yield causal plans with a scale of zero or below, by which some kernels multiply the −∞ of hidden logits.
 
     Args:
         neutral: the first level of each factor.
@@ -166,7 +166,7 @@ def plans_of_causal_scales(neutral: Mapping[str, str], levels: Mapping[str, Sequ
 def plans_of_calls_in_between(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with a single option, and with a call at another level of that option before the backward pass.
+    """Yield plans with one option; a call with another level of this option comes before the backward pass.
 
     Args:
         neutral: the first level of each factor.
@@ -179,7 +179,7 @@ def plans_of_calls_in_between(
 
 
 def plans_of_moderate_logits(neutral: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield the plan of a call with moderate logits, on which even half precision shows a wrong factor of the logits.
+    """Yield the plan of a call with moderate logits, in which even half precision shows a wrong factor of the logits.
 
     Args:
         neutral: the first level of each factor.

@@ -1,4 +1,4 @@
-"""Sizes of calls, with lengths at and around block sizes, and the kinds of numbers in their tensors."""
+"""Sizes of calls, with lengths at and around the block sizes of kernels, and kinds of numbers in a call's tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Numbers(StrEnum):
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes B, H, G, L, T, E, M of a call."""
+    """The sizes B, H, G, L, T, E, M of a call, as :class:`.AttentionCall` defines them."""
 
     B: int
     H: int
@@ -44,12 +44,12 @@ class Sizes:
 
     @cached_property
     def logits(self) -> tuple[int, int, int, int]:
-        """The shape of the logits."""
+        """The shape of the logits, (B, H, L, T)."""
         return self.B, self.H, self.L, self.T
 
 
 def tensors(sizes: Sizes, numbers: Numbers, seed: int) -> AttentionCall:
-    """Draw query, key, value and upstream gradient of the given sizes from a seed."""
+    """Draw query, key, value and upstream gradient of the given sizes and kind of numbers from a seed."""
     rng = np.random.default_rng(seed)
     shapes = (
         (sizes.B, sizes.H, sizes.L, sizes.E),
