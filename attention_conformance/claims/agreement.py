@@ -1,4 +1,4 @@
-"""Functions that make two kinds of claims: numbers agree with the formula; two results are equal bit for bit."""
+"""Functions that make two kinds of claims: results agree with the formula of attention; two results have equal bits."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ OUTPUT = "output-is-attention"
 MERGED = "merged-parts"
 """The capability of functions that merge the results of an attention kernel on parts of the keys."""
 SLIGHT = 2.0**-60
-"""The allowed error of exact weights.
+"""The allowed error of weights in calls without rounding.
 
-With 2¹² keys of size up to 2¹², and scores of up to 2⁷, this error changes gradients by less than half of float16's
-smallest number.
+With 2¹² keys of size up to 2¹², and scores u·v of up to 2⁷, weights with this error change gradients by less than half
+of float16's smallest number.
 """
 NOTHING: Mapping[str, Bool[np.ndarray, "..."]] = MappingProxyType({})
 GRADIENTS = ("query-gradient", "key-gradient", "value-gradient")
 
 
 def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
-    """Return the correct results of a call, in the kernel's numbers.
+    """Return the correct results of a call, after rounding the call's tensors to the kernel's number format.
 
-    For an exact call the bound is float32's rounding of the formula plus one rounding of the returned result, even in
-    coarser formats: a correct kernel rounds nothing else in such a call, except a stored log-sum-exp from which it
-    recomputes weights.
+    For an exact call (``call.exact``) the bound is float32's rounding of the formula plus one rounding of the returned
+    result, even in coarser formats: a correct kernel rounds nothing else in such a call, except a stored log-sum-exp
+    from which it recomputes weights.
     """
     kernel = under_test.kernel
     rounded_call = kernel.in_own_numbers(call)
     parts = max(2, rounded_call.parts) if MERGED in kernel.declares else 0
     rows = FurtherRows(rounded_call, kernel.numbers, kernel.alignment, skips=kernel.skips_below, parts=parts)
     if rounded_call.descales is not None:
-        # Products of 8-bit numbers are added in float32; results are stored in 16 bits.
+        # Kernels add products of 8-bit numbers in float32, and store results in 16 bits.
         return replace(rows, numbers=FORMATS["float32"], stored=FORMATS["bfloat16"], coarse=True)
     if rounded_call.exact and kernel.numbers.name in HALF:
         in_float32 = replace(rows, numbers=FORMATS["float32"], stored=kernel.numbers)
@@ -57,15 +57,15 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
 def _has_exact_weights(rows: FurtherRows) -> bool:
     """Return whether half precision represents the call's weights exactly.
 
-    The weights are not exact if queries were scaled down to the range of half precision, and logits became so close
-    that a kernel rounds the second largest weight.
+    It does not if queries were scaled down to the range of half precision, so that logits became close and the second
+    largest weight has to be rounded.
     """
     s = rows.weights.value
     return bool((np.abs(s - s.astype(np.float16)) <= SLIGHT + 2.0**-40 * s).all())  # float64 rounds less
 
 
 def with_factors(call: AttentionCall) -> AttentionCall:
-    """Return the call with query, key and value multiplied by their descale factors; the products are exact."""
+    """Return the call with query, key and value multiplied by their factors ``descales``, without rounding."""
     if call.descales is None:
         return call
     sizes = call.sizes
@@ -78,13 +78,13 @@ def with_factors(call: AttentionCall) -> AttentionCall:
 def same_gradients(
     rows: AttentionRows, answer: Answer, claimed: Mapping[str, Bool[np.ndarray, "..."]] = NOTHING
 ) -> Iterator[Claim]:
-    """Yield the claims that dQ, dK and dV agree with the formula; no claim for a kernel without a backward pass.
+    """Yield the claims that dQ, dK and dV agree with the formula of attention; none if there is no backward pass.
 
     Args:
         rows: the correct results.
         answer: the kernel's results.
-        claimed: masks of the entries to compare, by the gradient's name in an answer; gradients without a mask are
-            compared entirely.
+        claimed: masks of the entries to compare, by the gradient's attribute of :class:`.Answer`; gradients without a
+            mask are compared entirely.
     """
     theirs = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
     for name, gradient, quantity in zip(
@@ -92,7 +92,7 @@ def same_gradients(
     ):
         if gradient is not None:
             number: Any = getattr(rows, quantity)
-            # A gradient beyond the range of the returned format may be infinite.
+            # A gradient near or beyond the largest number of the returned format may be infinite.
             fits = np.abs(number.value) < (rows.stored or rows.numbers).largest / 2
             fits = fits & claimed.get(quantity, True)
             if fits.any():
@@ -107,7 +107,7 @@ def same(
 ) -> Claim:
     """Claim that the kernel's numbers equal the correct numbers within twice the error of the textbook formula.
 
-    The factor two allows for kernels that compute by another formula.
+    The factor two allows for kernels that use another formula, with other rounding errors.
 
     Args:
         name: the name of the claim.

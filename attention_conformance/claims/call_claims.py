@@ -1,4 +1,4 @@
-"""All claims about one call of a kernel, whatever the call's options; each claim is paired with its capability."""
+"""All claims about one call of a kernel, whatever the call's options, each with the capability that it concerns."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ NAN_OF_SCALE = "NaN where the formula has numbers"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
 Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
-"""The name of a capability, and a claim about that capability.
+"""The pair of a capability's name and a claim about that capability.
 
-The name is empty for claims of agreement with the formula, which concern all options of the call.
+The name is empty for a claim of agreement with the formula of attention, which concerns all options of the call.
 """
 
 
 def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
-    """Yield every claim about the call; the kernel is called as often as the options require.
+    """Yield every claim about the call, each with its capability; some options require several calls of the kernel.
 
     Raises:
         Refused: the kernel raises an error.
@@ -99,7 +99,7 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
 
 
 def _without_keys(answer: Answer) -> Claim:
-    """Claim that output and gradients of a call without keys are zeros (empty sums) or NaN (0/0)."""
+    """Claim that output and dQ of a call without keys are zeros (empty sums), or that they are NaN (0/0)."""
     gradient = np.zeros(0) if answer.query_gradient is None else answer.query_gradient.ravel()
     is_nan = bool(np.isnan(answer.output).all())
     theirs = np.concatenate([answer.output.ravel(), gradient])
@@ -110,7 +110,7 @@ def _without_keys(answer: Answer) -> Claim:
 
 
 def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
-    """Yield the claims about a call in a state that takes long; without that state its results are right."""
+    """Yield the claims about a call that is compiled or repeated; without that, its results have been found right."""
     rows = rows_of(call, under_test)
     answer = under_test[attend](rows.call)
     claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))
@@ -123,7 +123,10 @@ def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]
 
 
 def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
-    """Yield the claims about all rows of a call; ``rows`` may be the results of a part of a larger call."""
+    """Yield the claims about all rows of the call ``rows.call``, which may be a part of a larger call.
+
+    If the call leaves the scale to the kernel, the kernel may use 1/√E or, like the paper, 1.
+    """
     if rows.call.scale is not None or rows.call.dtype:  # captured calls state their scale
         yield from _with_known_scale(rows, answer, of_nan)
         return
@@ -139,20 +142,20 @@ def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) ->
 
 
 def _with_known_scale(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
-    """Yield the claims about rows with a known scale; under dropout, first read the dropped weights from the output."""
+    """Yield the claims about rows with a known scale; under dropout, first find the dropped weights in the output."""
     if rows.call.dropout:
         rows = yield from _of_dropout(rows, answer)
     yield from _comparisons(rows, answer, of_nan)
 
 
 def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
-    """Yield the comparisons with the formula; rows that see no key must follow one convention, forward and backward.
+    """Yield the claims of agreement with the formula; rows that see no key must all follow one convention.
 
     Args:
         rows: the correct results.
         answer: the kernel's results.
-        of_nan: a mask of the groups that have a row without visible keys whose result is NaN; by default computed from
-            these rows.
+        of_nan: a mask of the groups of heads, (B, G), that have a row without visible keys whose result is NaN; by
+            default computed from ``rows`` and ``answer``.
     """
     empty = rows.empty & ~rows.call.absent
     of_nan = groups_of_nan(rows, answer.output) if of_nan is None else of_nan
@@ -181,12 +184,12 @@ def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None
 
 
 def _is_scaled_while_hidden(call: AttentionCall) -> bool:
-    """Return whether a call is causal with a scale of zero or below."""
+    """Return whether a call is causal and has a scale of zero or below."""
     return call.causal and call.scale is not None and call.scale <= 0
 
 
 def _hidden_keys_under_scale(rows: FurtherRows, answer: Answer) -> Generator[About, None, Bool[np.ndarray, "B H L"]]:
-    """Claim that causal rows with a hidden key are correct or all NaN, if the scale is zero or negative.
+    """Claim that each causal row with a hidden key has the correct output or only NaN, if the scale is not positive.
 
     A kernel that multiplies hidden logits of −∞ by such a scale returns NaN, as PyTorch's kernel does on a CPU. The
     report names this deviation from the formula, which falsifies no other capability.
@@ -208,7 +211,7 @@ def _hidden_keys_under_scale(rows: FurtherRows, answer: Answer) -> Generator[Abo
 
 
 def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:
-    """Claim that returned weights are correct; under dropout, a kernel may return those before or after dropout."""
+    """Claim that the returned weights are correct; a kernel may return them before or after dropout."""
     whole = same(WEIGHTS, theirs, rows.returned_weights, where)
     if not rows.call.dropout or whole.verdict is Verdict.UPHELD:
         return whole
@@ -216,7 +219,7 @@ def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], whe
 
 
 def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """Yield the claims about the gradients of sinks and of a bias."""
+    """Yield the claims that the gradients of sinks and of a bias agree with the formula."""
     if answer.sink_gradient is not None:
         yield "sinks", same(SINK_GRADIENT, answer.sink_gradient, rows.sink_gradient)
     if answer.bias_gradient is not None and rows.call.bias is not None:
@@ -225,7 +228,7 @@ def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
 
 
 def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """Yield the claims about those rows of a large call that have an upstream gradient; only they affect gradients."""
+    """Yield the claims about the rows of a large call with an upstream gradient; no other row affects gradients."""
     batch, groups, places = attended_rows(rows.call)
     sizes = rows.call.sizes
     size = sizes["H"] // sizes["G"]
@@ -236,7 +239,7 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     numbers = {name: getattr(answer, name) for name in names}
     part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in numbers.items()}
     part["sink_gradient"] = None if answer.sink_gradient is None else answer.sink_gradient[heads]
-    part["bias_gradient"] = None  # its shape would not be that of the part's bias
+    part["bias_gradient"] = None  # the kernel's gradient has the shape of the whole bias
     part_of_rows = replace(
         rows,
         call=rows.call.part(rows.alignment, batch, groups, places),
@@ -245,7 +248,7 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     )
     of_nan = groups_of_nan(rows, answer.output)[of_keys]
     yield from _of_rows(part_of_rows, replace(answer, **part), of_nan)
-    if part_of_rows.empty.any():  # NaN of the other rows may reach all gradients
+    if part_of_rows.empty.any():  # NaN in rows that are not compared may reach all gradients
         return
     rest = []
     for name in ("query_gradient", "key_gradient", "value_gradient"):
@@ -260,12 +263,12 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
 
 
 def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, FurtherRows]:
-    """Yield the claims that each weight under dropout is 0, or the softmax weight divided by 1 − p.
+    """Yield the claims about dropout with probability p: each weight is 0 or s/(1 − p), and a share p of them is 0.
 
-    Values are the identity, so that the output equals the weights.
+    Here s is the softmax weight. Values are the identity, so that the output equals the weights.
 
     Returns:
-        The formula's results with the same weights dropped.
+        The formula's results with the weights dropped that the kernel dropped.
     """
     p = rows.call.dropout
     s: Any = rows.weights
@@ -276,7 +279,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
         yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
     n = int(nonzero.sum())
     if n:
-        # Hoeffding's inequality for n independent draws.
+        # By Hoeffding's inequality, the share of n independent draws is off by more with probability at most CHANCE.
         far = math.sqrt(math.log(2 / CHANCE) / (2 * n))
         off = abs(float(is_kept[nonzero].mean()) - (1 - p))
         yield "dropout", at_least(SHARE, Form.EFFECTIVE, far, off, rounding=0.0, why=EXACT)
@@ -284,9 +287,9 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
 
 
 def with_dropped_weights(rows: FurtherRows, answer: Answer) -> FurtherRows:
-    """Return the formula's results without the weights that are 0 in the output (values are the identity)."""
+    """Return the formula's results with the weights dropped that are 0 in the output (values are the identity)."""
     return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 
 GRADIENT_CLAIMS = (*GRADIENTS, NO_GRADIENT)
-"""The claims of agreement with the formula that concern the backward pass."""
+"""The names of the claims of agreement with the formula that concern the backward pass."""

@@ -1,4 +1,4 @@
-"""Search for a smaller call that still fails: first without the options that do not matter, then with smaller sizes."""
+"""Search for a smaller call that still fails a claim: with fewer options, smaller sizes and simpler numbers."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from attention_conformance.calls.attention_call import AXES as FURTHER
 from attention_conformance.calls.attention_call import LONG_STATES, PLAIN, AttentionCall, State
 
 TRIALS, WORK = 400, 1 << 25
-"""Limits of a search: the number of calls, and the total number of multiplications in their matrix products.
+"""Limits of a search: the number of calls tried, and the total of multiplications in the calls' matrix products.
 
-A time limit would make the result depend on the machine.
+A limit of time would make the result depend on the machine.
 """
 WORK_OF_LONG_STATE = 1 << 20
-"""Work added to each call in a state that takes long, so that at most 32 such calls are tried."""
+"""Multiplications that a call in a slow state counts in addition, so that at most 32 such calls are tried."""
 FEW_PLACES = 4
-"""The largest size of an axis whose entries are left out one by one."""
+"""The largest size of an axis at which the search tries to leave out single entries."""
 FEW = 1 << 16
-"""The largest work (number of multiplications) of a call whose options are reduced before its sizes."""
+"""The largest number of multiplications of a call whose options are reduced first; in larger calls sizes come first."""
 NEUTRAL = {
     field.name: field.default for field in fields(AttentionCall) if field.name in (*PLAIN, *FURTHER, "visible", "bias")
 }
-"""The value of each option of a call at which the option has no effect: its default."""
+"""For each option of a call, the default, at which the option has no effect."""
 BLOCKS = tuple(2**k for k in range(3, 17))
-"""Sizes of the blocks in which kernels work."""
+"""Sizes of the blocks in which kernels process queries and keys."""
 SIZES = (1, 2, 3, 4, 5, 6, *(size for block in BLOCKS for size in (block - 1, block, block + 1, block + 8)))
 """Sizes to which an axis may be reduced, the smallest first: small numbers, then numbers near block sizes."""
 
 
 class _SpentError(Exception):
-    """Exception for a search that has used up its trials."""
+    """Exception for a search that has reached one of the limits TRIALS and WORK."""
 
 
 class _Search:
@@ -44,7 +44,7 @@ class _Search:
     """
 
     def __init__(self, call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> None:
-        """Take a failing call and a function that returns whether another call fails in the same way."""
+        """Start from a failing call; ``fails`` returns whether another call fails in the same way."""
         self.call = call
         self._fails = fails
         self._left, self._work = TRIALS, WORK
@@ -53,7 +53,7 @@ class _Search:
         """Reduce options, sizes, masks and numbers until nothing can be reduced further.
 
         Raises:
-            _SpentError: the trials are used up before the search ends.
+            _SpentError: the limits of calls or of work are reached before the search ends.
         """
         changed = True
         while changed:
@@ -62,7 +62,7 @@ class _Search:
             changed = sum(step() for step in (*steps, self._reduce_masks, self._round)) > 0
 
     def _accept(self, candidate: AttentionCall) -> bool:
-        """Try a call, keep it if it fails, and return whether it fails."""
+        """Return whether the candidate fails, and if so keep it as the smallest failing call so far."""
         self._left -= 1
         self._work -= work_of(candidate)
         self._work -= WORK_OF_LONG_STATE if candidate.state in (*LONG_STATES, State.REPLAYED) else 0
@@ -74,7 +74,7 @@ class _Search:
         return fails
 
     def _repeat(self, candidates: Callable[[AttentionCall], Iterator[AttentionCall]]) -> bool:
-        """Replace the call by the first failing candidate, until none fails; return whether it was replaced."""
+        """Replace the call by its first failing candidate until no candidate fails; return whether the call changed."""
         changed = False
         while any(self._accept(candidate) for candidate in candidates(self.call)):
             changed = True
@@ -90,9 +90,9 @@ class _Search:
         return self._repeat(_rounder)
 
     def _reduce_sizes(self) -> bool:
-        """Halve all axes, then reduce each axis as far as possible; return whether any axis was reduced.
+        """Halve each axis while the call fails, then reduce each as far as possible; return whether any size changed.
 
-        Axes of equal sizes are reduced together first.
+        The axes T and L, and E and M, are reduced together as long as their sizes are equal.
         """
         changed = False
         for step in (self._halve, self._reduce):
@@ -105,12 +105,12 @@ class _Search:
         return changed
 
     def _halve(self, axes: str) -> bool:
-        """Keep half of the entries of some axes if the halved call fails; return whether it fails."""
+        """Return whether the call still fails with half of the entries of the given axes, and if so keep that call."""
         size = self.call.sizes[axes[0]]
         return size > 1 and _may_cut(self.call, axes) and self._cut(axes, size // 2)
 
     def _reduce(self, axes: str) -> bool:
-        """Reduce a size to the smallest of :data:`SIZES` at which the call fails, then further by bisection."""
+        """Reduce the size of the axes to the smallest of :data:`SIZES` at which the call fails, then bisect further."""
         size = self.call.sizes[axes[0]]
         if size == 1 or not _may_cut(self.call, axes):
             return False
@@ -129,15 +129,15 @@ class _Search:
         return failing < size
 
     def _cut(self, axes: str, keep: int) -> bool:
-        """Keep only the first or last ``keep`` entries of some axes if the cut call fails; return whether it fails."""
+        """Return whether the call fails with only the first or last ``keep`` entries of the axes; keep it if so."""
         return any(self._accept(candidate) for candidate in _cuts(self.call, axes, keep))
 
 
 def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> AttentionCall:
     """Return a small call for which ``fails`` is true.
 
-    Unless the trials run out, the returned call passes if any single option is left out, or if any single size is
-    replaced by a smaller one of :data:`SIZES` or by the next smaller number.
+    Unless the search reaches its limits, leaving out any single option of the returned call makes the call pass, and so
+    does reducing any single size to a smaller one of :data:`SIZES` or to the next smaller number.
 
     Args:
         call: the failing call.
@@ -150,7 +150,7 @@ def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]
 
 
 def work_of(call: AttentionCall) -> int:
-    """Return the number of multiplications in the call's matrix products."""
+    """Return the number of multiplications in the matrix products of the call's forward pass."""
     sizes = call.sizes
     return sizes["B"] * sizes["H"] * sizes["L"] * sizes["T"] * (sizes["E"] + sizes["M"])
 
@@ -158,7 +158,7 @@ def work_of(call: AttentionCall) -> int:
 def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
     """Yield the call with all its options switched off, then with each single option switched off."""
     on = [name for name, value in NEUTRAL.items() if np.ndim(getattr(call, name)) or getattr(call, name) != value]
-    # ``exact`` stays on at first: an exact call is also exact without its options.
+    # ``exact`` (a kernel rounds nothing) stays on at first, since it is also true of the call without its options.
     without = [name for name in on if name != "exact"]
     if len(without) > 1:
         yield call.replace(**{name: NEUTRAL[name] for name in without})
@@ -169,10 +169,10 @@ def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _may_cut(call: AttentionCall, axes: str) -> bool:
-    """Return whether some axes, which have equal sizes, may be cut together.
+    """Return whether the size of one axis, or of two axes together, may be reduced.
 
-    With causality or a window, L = T is kept, since kernels place the diagonal differently for L ≠ T. Under dropout,
-    values must stay the identity.
+    Two axes are reduced together only if their sizes are equal. With causality or a window, L = T is kept, since
+    kernels place the diagonal differently for L ≠ T. Under dropout, values must stay the identity.
     """
     sizes = call.sizes
     square = sizes["L"] == sizes["T"] and (call.causal or call.window is not None)
@@ -182,7 +182,7 @@ def _may_cut(call: AttentionCall, axes: str) -> bool:
 
 
 def _cuts(call: AttentionCall, axes: str, keep: int) -> Iterator[AttentionCall]:
-    """Yield the call with only the first, and then with only the last, ``keep`` entries of some axes."""
+    """Yield the call with only the first, and then with only the last, ``keep`` entries of the given axes."""
     size = call.sizes[axes[0]]
     if ("T" in axes and not _may_have(call, keep)) or (call.exact and axes == "E" and keep != EXACT_WIDTH):
         return
@@ -194,11 +194,11 @@ def _cuts(call: AttentionCall, axes: str, keep: int) -> Iterator[AttentionCall]:
 
 
 EXACT_WIDTH = 2
-"""The only width to which queries and keys of an exact call are cut: other cuts may separate products that cancel."""
+"""The only width to which queries and keys of an exact call are reduced: others may separate products that cancel."""
 
 
 def _with_fewer_heads(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield the call with only some heads of each group: any head may be the one that fails."""
+    """Yield calls with only some heads of each group, since a fault may concern any head."""
     sizes = call.sizes
     group = sizes["H"] // sizes["G"]
     of_group = np.arange(sizes["H"]) % group
@@ -207,7 +207,7 @@ def _with_fewer_heads(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _parts_of(size: int) -> Iterator[np.ndarray]:
-    """Yield the indices of the first and the second half of an axis; for a short axis, then all indices but one."""
+    """Yield the indices of the first and the second half of an axis; if it is short, also all indices but one."""
     places = np.arange(size)
     if size > 1:
         yield from (places[: size // 2], places[size // 2 :])
@@ -216,7 +216,7 @@ def _parts_of(size: int) -> Iterator[np.ndarray]:
 
 
 def _may_have(call: AttentionCall, keys: int) -> bool:
-    """Return whether a call may have only ``keys`` keys: an exact call has to stay exact."""
+    """Return whether the keys of a call may be reduced to ``keys``: an exact call must still need no rounding."""
     return not call.exact or float(np.max(np.abs(call.value))) <= 2 or (keys > 1 and keys & (keys - 1) == 0)
 
 
@@ -230,12 +230,12 @@ HAVE = {
     "E": ("query", "key"),
     "M": ("value", "upstream"),
 }
-"""For each axis, the tensors that have it; heads are cut together with their groups."""
+"""For each axis, the names of the tensors that have the axis; for G, heads are cut together with their groups."""
 MASK_AXES = {"B": -4, "H": -3, "L": -2, "T": -1}
 
 
 def cut_call(call: AttentionCall, axis: str, chosen_places: slice | np.ndarray) -> AttentionCall:
-    """Return the call with only some entries of an axis; for axis G, with the heads of these groups."""
+    """Return the call with only the chosen entries of an axis; for axis G, with only the heads of the chosen groups."""
     sizes = call.sizes
     tensors = {name: _take(getattr(call, name), AXES[axis], chosen_places) for name in HAVE[axis]}
     on_masks, given_places = axis, chosen_places
@@ -265,7 +265,7 @@ def _take(x: np.ndarray, axis: int, places: slice | np.ndarray) -> np.ndarray:
 
 
 def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield calls whose mask stops hiding keys at some indices of an axis: all, half or, if few hide, all but one."""
+    """Yield calls whose mask no longer hides keys at some indices of an axis: at all, half or all but one of them."""
     for name, nothing in (("visible", True), ("bias", 0.0)):
         mask = getattr(call, name)
         if mask is None:

@@ -29,14 +29,14 @@ from attention_conformance.claims.second_calls import ALONE, REDRAWN, RESCALED, 
 from theorems.bounded.formats import FORMATS
 
 COARSER = tuple(FORMATS)[1:]
-"""The number formats in which a kernel is tried besides its finest."""
+"""The number formats in which a kernel is checked besides its finest format."""
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
     {OUTPUT: "on every call in which a row sees a key", WEIGHTS: "where the kernel returns weights"}
     | dict.fromkeys(GRADIENTS, f"{BACKWARD} and the call asks for the gradient")
     | {NO_GRADIENT: "on large calls, where only some rows have an upstream gradient"}
 )
-"""The claims that results agree with the formula, with the calls on which they are made."""
+"""The claims that results agree with the formula of attention, each with the calls on which it is made."""
 
 
 def _always(call: AttentionCall) -> bool:
@@ -45,7 +45,7 @@ def _always(call: AttentionCall) -> bool:
 
 @dataclass(frozen=True)
 class Capability:
-    """A property that attention kernels may have.
+    """A property or option that attention kernels may have, checked as a statement about calls of a kernel.
 
     Attributes:
         name: the name that a kernel declares; the statement is ``kernel-NAME``.
@@ -53,12 +53,12 @@ class Capability:
         says: the property that is checked, as the report prints it.
         text: the statement in full.
         is_on: a function that returns whether a call uses the capability.
-        own: the claims that concern only this capability, with the calls on which they are made.
-        agrees: the claims of agreement with the formula that are made on calls that use the capability, with these
-            calls.
+        own: the names of the claims about only this capability, each with a description of the calls on which the
+            claim is made.
+        agrees: the same for the claims of agreement with the formula, which are made on calls that use the capability.
         is_base: whether the capability is about calls that use no other capability; it is then checked on all calls.
-        everywhere: whether the claims in ``own`` are also made on calls that do not use the capability.
-        differentiates: whether the capability can be checked only with a backward pass.
+        everywhere: whether the claims in ``own`` are also made on calls without the option.
+        differentiates: whether only a kernel with a backward pass can be checked.
         format: the number format, for a capability that is about one format and makes all claims about all calls;
             otherwise empty.
     """
@@ -81,11 +81,11 @@ class Capability:
         return {**self.own, **self.agrees}
 
     def is_about(self, call: AttentionCall, few: bool = False) -> bool:
-        """Return whether the capability is checked on a call; if ``few``, only on a call that uses the capability."""
+        """Return whether the capability is checked on a call; if ``few``, only on calls that use the capability."""
         return self.is_base or bool(self.format) or self.is_on(call) or (self.everywhere and not (few and self.agrees))
 
     def has(self, call: AttentionCall, about: str, claim: str) -> bool:
-        """Return whether a claim on a call, made about the capability ``about``, belongs to this capability."""
+        """Return whether a claim on a call, made about the capability named ``about``, belongs to this capability."""
         if self.format:
             return True
         if about:
@@ -473,7 +473,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
 
 
 def _in_format(name: str) -> Capability:
-    """Return the capability that results are right in the format ``name``, coarser than the kernel's finest."""
+    """Return the capability that results are right in the number format ``name``, coarser than the kernel's finest."""
     claims = {claim: "as in the finest format" for capability in _IN_EVERY_FORMAT for claim in capability.claims}
     return Capability(
         name,
@@ -497,7 +497,7 @@ CAPABILITIES: tuple[Capability, ...] = (*_IN_EVERY_FORMAT, *map(_in_format, COAR
 def options_on(call: AttentionCall) -> Iterator[str]:
     """Return the names of the capabilities whose options a call uses.
 
-    Capabilities that every call uses are left out, and so are capabilities that only add claims about a call.
+    The capability that every call uses is left out, and so are capabilities that are not options but only add claims.
     """
     return (
         capability.name

@@ -1,4 +1,4 @@
-"""The function that makes a capability of attention kernels a statement.
+"""The function that makes a capability (an option of attention kernels) a statement.
 
 The statement claims that the kernel returns softmax attention for the rows of a call, with the right gradients
 (:mod:`attention_conformance.calls.attention_rows`), within the rounding errors of the textbook formula in the kernel's
@@ -43,8 +43,8 @@ def capability_statement(
         title: a few words on the content.
         text: the statement in full.
         calls: a Hypothesis strategy of calls.
-        conclusion: (call, kernel) → claims.
-        claims: the claims by name, each with the calls on which it is made.
+        conclusion: a function (call, kernel) → claims.
+        claims: the names of the claims, each with a description of the calls on which it is made.
         says: the property that is checked, as the report prints it.
         differentiates: whether the statement can be checked only with a backward pass.
         from_data: a function that yields a user's call if the capability concerns it; by default it yields every call.

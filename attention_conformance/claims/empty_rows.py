@@ -1,14 +1,15 @@
 """The convention that a kernel follows in rows that see no key, which decides what can be claimed about gradients.
 
-Softmax over no keys is not defined. Kernels follow one of three conventions, which is detected and reported: zeros,
-forward and backward; the mean of all values; or NaN. The mean and NaN come from one of two ways to hide a key:
+Softmax over no keys is not defined. A kernel follows one of three conventions, which is detected and reported: output
+and gradients are zeros; the output is the mean of all values; or the output is NaN. The mean and NaN arise in one of
+two ways:
 
 - A kernel adds a number to hidden logits, which then get a gradient. If the number is finite, the result is the mean,
   and all logits get a gradient. If the number is −∞, dQ of the row is NaN, and so are dK and dV of its group, which are
   sums over the group's rows.
 - A kernel replaces hidden logits by a number, as by ``masked_fill``, and they get no gradient. dQ of the row is 0, and
-  dK has contributions only from the other rows. If the number is −∞, only dV is NaN, because it is a sum with weights
-  that are NaN.
+dK has contributions only from the other rows. If the number is −∞, only dV is NaN, because dV is a sum with weights
+that are NaN.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ MEAN_THROUGH = "mean, with its gradient"
 
 @dataclass(frozen=True)
 class Convention:
-    """The convention that a kernel follows in the rows of a call that see nothing.
+    """The convention that a kernel follows in the rows of a call that see no key.
 
     Attributes:
-        claim: the claim that all of these rows follow the convention; the claim's name includes the convention.
+        claim: the claim that all rows that see no key follow the convention, which ``claim.branch`` names.
         rows: the formula's results under this convention.
     """
 
@@ -44,7 +45,7 @@ class Convention:
 
 
 def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
-    """Return the convention nearest to a kernel's results on a call with rows that see no key."""
+    """Return the convention of a kernel, as its results on a call with rows that see no key show it."""
     empty = rows.empty & ~rows.call.absent
     output = answer.output[empty]
     rows = _with_means(rows, empty, output)
@@ -68,7 +69,7 @@ def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
 def _with_means(
     rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], output: Float64[np.ndarray, "rows M"]
 ) -> FurtherRows:
-    """Return the formula's results, with the mean of all values in rows that see no key if the kernel returns it."""
+    """Return the formula's results, with means of the values in rows that see no key if the kernel returns these."""
     mean = replace(rows, uniform=True)
     expected: Any = mean.output[empty]
     is_mean = output.any() and (np.abs(output - expected.value) <= 2 * expected.error).all()
@@ -76,7 +77,7 @@ def _with_means(
 
 
 def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: Answer) -> bool:
-    """Return whether the weights of the mean have a gradient: dQ of empty rows is not 0, or dK is wrong without it."""
+    """Return whether rows that see no key have gradients of logits: their dQ is not 0, or dK is wrong without."""
     dq, dk = answer.query_gradient, answer.key_gradient
     if dq is not None and dq[empty].any():
         return True
@@ -84,15 +85,15 @@ def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: A
 
 
 def _differentiates_log_zero(rows: FurtherRows) -> bool:
-    """Return whether the log-sum-exp of rows that see no key has an upstream gradient, even if it is zero.
+    """Return whether the log-sum-exp, log 0 in rows that see no key, is differentiated, even with upstream gradient 0.
 
-    log 0 has no derivative, and a kernel may compute it as 0/0.
+    log 0 has no derivative, and a kernel may compute the derivative as 0/0.
     """
     return rows.call.lse_upstream is not None and rows.call.sinks is None
 
 
 def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> Bool[np.ndarray, "B G"]:
-    """Return a mask of the groups with a row that sees no key and has NaN output, or a log-sum-exp with a gradient."""
+    """Return a mask of the groups with a row that sees no key and has NaN output or a differentiated log-sum-exp."""
     sizes = rows.call.sizes
     is_nan = rows.empty & ~rows.call.absent & (np.isnan(output).all(axis=-1) | _differentiates_log_zero(rows))
     return np.asarray(is_nan.reshape(sizes["B"], sizes["G"], -1).any(axis=-1))
@@ -101,10 +102,11 @@ def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> 
 def claimed_gradients(
     rows: FurtherRows, answer: Answer, of_nan: Bool[np.ndarray, "B G"]
 ) -> Mapping[str, Bool[np.ndarray, "..."]]:
-    """Return masks of the gradient entries to compare in calls with rows of NaN, by the gradient's name in an answer.
+    """Return masks of the gradient entries to compare in calls with NaN rows, by the gradient's attribute of an answer.
 
-    In the groups of such rows each entry of dK and dV may be NaN or the correct number. If dQ of such rows is 0, no
-    gradient goes from them to dK, so that all entries of dK are compared. dQ of other rows must have no NaN.
+    NaN rows see no key and have NaN output. In their groups each entry of dK and dV may be NaN or the correct number.
+    If dQ of all NaN rows is 0, no gradient goes from them to dK, so that all entries of dK are compared. dQ of other
+    rows must have no NaN.
     """
     if not of_nan.any():
         return {}

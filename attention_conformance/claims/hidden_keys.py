@@ -1,6 +1,6 @@
-"""Claims that numbers in hidden keys have no effect: replacing them changes no bit of any other result.
+"""Claims that numbers in hidden keys have no effect: replacing these numbers changes no bit of any other result.
 
-A kernel that adds numbers in no fixed order, as many do on a GPU, returns other bits when a call is repeated. The
+A kernel that adds numbers in no fixed order, as many do on a GPU, may return other bits when a call is repeated. The
 results of such a kernel are compared with the formula instead, within rounding.
 """
 
@@ -21,16 +21,16 @@ from theorems.core.under_test import Refused
 
 OUTPUT_UNCHANGED = "hidden-keys-change-no-output"
 POISON = 1e30
-"""The number put into hidden keys; it is reduced if products with queries would leave the kernel's range."""
+"""The number put into hidden keys and their values, or a smaller one if products with queries could overflow."""
 REPEATS = 8
-"""The number of times that a call is repeated to decide whether its bits are always the same."""
+"""The number of times that a call is repeated to decide whether its results always have the same bits."""
 
 
 def exchange_hidden_keys(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[Claim]:
-    """Yield the claims about a call after other numbers are put into some hidden keys; none if no key is hidden.
+    """Yield the claims that other numbers in some hidden keys leave the results unchanged; none if no key is hidden.
 
     Args:
-        call: the call in the kernel's numbers.
+        call: the call, rounded to the kernel's number format.
         before: the answer to the call.
         under_test: the kernel.
     """
@@ -51,9 +51,9 @@ def exchange_hidden_keys(call: AttentionCall, before: Answer, under_test: OnKern
 
 
 def keys_to_poison(visible: Bool[np.ndarray, "B H L T"], rng: np.random.Generator) -> Bool[np.ndarray, "T"]:
-    """Draw at least one, and about half, of the keys that no row sees.
+    """Draw about half, and at least one, of the keys that no row sees, as a mask.
 
-    If every key is seen by some row, draw from the keys that one row does not see.
+    If every key is seen by some row, draw from the keys that a random row does not see.
     """
     rows = ~visible.reshape(-1, visible.shape[-1])
     never: Any = np.all(rows, axis=0, keepdims=True)
@@ -65,7 +65,7 @@ def keys_to_poison(visible: Bool[np.ndarray, "B H L T"], rng: np.random.Generato
 
 
 def _with(call: AttentionCall, at: Bool[np.ndarray, "T"], size: float, rng: np.random.Generator) -> AttentionCall:
-    """Return the call with ±size in the keys and values at given indices, equal in all heads and batch entries."""
+    """Return the call with ±size in the keys and values where ``at`` is True, equal in all heads and batch entries."""
     tensors = {name: getattr(call, name).copy() for name in ("key", "value")}
     for x in tensors.values():
         x[:, :, at] = size * rng.choice((-1.0, 1.0), x[:1, :1, at].shape)
@@ -89,7 +89,12 @@ def _unchanged(
     poisoned: Bool[np.ndarray, "T"],
     visible: Bool[np.ndarray, "B H L T"],
 ) -> Iterator[Claim]:
-    """Yield the claims that rows that see no changed key, and unchanged keys, have the same results as before."""
+    """Yield the claims that changed numbers in hidden keys leave the other results as before.
+
+    Args: call: the call before the change. before: the answer to the call before the change. after: the answer to the
+        call after the change. under_test: the kernel. clear: a mask of the rows that see some key, but no changed key.
+        poisoned: a mask of the changed keys. visible: a mask of the keys that each row sees.
+    """
     is_steady: bool | None = None
     compared = [(OUTPUT_UNCHANGED, "output", clear), (GRADIENTS[0], "query_gradient", clear)]
     whole = not (visible & poisoned).any() and visible.any(axis=-1).all()
@@ -111,7 +116,7 @@ def _unchanged(
 
 
 def _repeats_bits(call: AttentionCall, before: Answer, under_test: OnKernel) -> bool:
-    """Return whether the kernel returns the same bits each time the call is repeated."""
+    """Return whether the kernel returns the bits of the answer ``before`` each time the call is repeated."""
     results = ("output", "query_gradient", "key_gradient", "value_gradient")
     returned = {name: x for name in results if (x := getattr(before, name)) is not None}
     again = (under_test[attend](call) for _ in range(REPEATS))
@@ -128,9 +133,9 @@ def _within_rounding(
     result: str,
     where: Bool[np.ndarray, "..."],
 ) -> Claim:
-    """Claim that the results agree with the formula, on which hidden keys have no effect."""
+    """Claim that a result agrees with the formula, in which hidden keys have no effect."""
     rows = rows_of(call, under_test)
-    scales = (None, 1.0) if rows.call.scale is None else (rows.call.scale,)  # the kernel's own scale is 1/√E or 1
+    scales = (None, 1.0) if rows.call.scale is None else (rows.call.scale,)  # a kernel's own scale is 1/√E (None) or 1
     claims = [
         same(name, theirs, getattr(replace(rows, call=rows.call.replace(scale=s)), result), where) for s in scales
     ]

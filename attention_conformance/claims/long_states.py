@@ -1,6 +1,6 @@
-"""The claims about a call in states that take long: compiled, or repeated thousands of times.
+"""The claims about a call in the slow states: compiled, or repeated thousands of times.
 
-These claims are made only if the call is right without its state, so that every failure is due to the state.
+The claims are made only if the call's results are right without the state, so that every failure is due to the state.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ RESULTS = [
     field.name for field in fields(Answer) if field.name not in ("changed", "changed_settings", "failed", "others")
 ]
 Claims = Callable[[Answer], Iterator[tuple[str, Claim]]]
-"""Function from an answer to all claims about the answer's numbers, each with the capability that it concerns."""
+"""Function from an answer to all claims about the answer's numbers, each with the capability it concerns."""
 
 
 def through_compiler(answer: Answer, claims: Claims, state: State) -> Iterator[Claim]:
-    """Yield the claims about a call through ``torch.compile``.
+    """Yield the claims about a call of the kernel compiled by ``torch.compile``.
 
     Args:
         answer: the answer to the call.
@@ -46,7 +46,7 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
     """Yield the claims that every answer to a call that was repeated many times is right.
 
     Args:
-        answer: the first answer, which also holds the later answers.
+        answer: the first answer; ``answer.others`` holds the later answers that differ from the first.
         claims: returns the claims about an answer.
         same_each_time: whether the kernel declares that all answers have the same bits.
     """
@@ -56,7 +56,7 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
 
     first = {name: x for name in RESULTS if (x := getattr(answer, name)) is not None}
     later = {name: np.stack([getattr(other, name) for other, _ in answer.others] or [x]) for name, x in first.items()}
-    # Judge the least and the largest numbers: if they are within the bounds, so are all numbers between them.
+    # Judge the smallest and the largest number of each entry: if both are within the bounds, so are all others.
     ends = [replace(answer, **{name: end(x, axis=0) for name, x in later.items()}) for end in (np.min, np.max)]
     suspect = any(map(falsified_claims, ends)) or any(
         (np.isnan(later[name]) != np.isnan(first[name])).any() for name in first

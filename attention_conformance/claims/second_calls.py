@@ -1,7 +1,7 @@
 """Claims that need a second call: on a single batch entry, with other factors, or with another seed of dropout.
 
-The results have the same bits if a batch entry is called without the others, and if data are halved and factors
-doubled. Another seed drops other weights.
+Results have the same bits if a batch entry is called without the others, and if 8-bit data are halved and their factors
+doubled. Another seed of dropout drops other weights.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from theorems.core.tolerances import EXACT
 
 ALONE, RESCALED, REDRAWN = "same-bits-alone", "same-bits-of-other-factors", "another-seed-drops-others"
 UNLIKE = {"heads-drop-other-weights": 1, "entries-drop-other-weights": 0}
-"""Names of the claims that no two heads, or no two batch entries, drop the same weights; each with its axis."""
+"""Claims that no two heads, or no two batch entries, drop the same weights: each claim's name with its axis."""
 CHANCE = 1e-12
-"""The largest probability that a correct kernel fails by chance."""
+"""The largest probability that a correct kernel fails a claim about dropout by chance."""
 LEAST_WEIGHT = 1e-4
 """A number above 6.1e-5, float16's smallest normal number: a weight above it is 0 only if it was dropped."""
 OF_ENTRIES = ("output", "log_sum_exp", "query_gradient", "key_gradient", "value_gradient")
-"""The results with a batch axis."""
+"""The results that have an axis of batch entries."""
 
 
 def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that a batch entry has the same bits in a call without the other entries.
+    """Yield the claims that the results of a batch entry have the same bits in a call without the other entries.
 
     Args:
-        call: the call in the kernel's numbers.
+        call: the call, rounded to the kernel's number format.
         before: the answer to the call.
         under_test: the kernel.
     """
@@ -51,9 +51,9 @@ def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Ite
 
 
 def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that results keep their bits if data are halved and their factors doubled.
+    """Yield the claims that results keep their bits if 8-bit data are halved and their factors ``descales`` doubled.
 
-    The halved groups and batch entries of query, key and value are drawn at random.
+    The groups and batch entries of query, key and value that are halved are drawn at random.
     """
     if call.descales is None:
         return
@@ -63,7 +63,7 @@ def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> 
     factors = dict(zip(("query", "key", "value"), power[..., None, None], strict=True))
     factors["query"] = np.repeat(factors["query"], size, axis=1)
     data = {name: getattr(call, name) / by for name, by in factors.items()}
-    # Heads and batch entries are no longer copies of each other, so the memory layout must be contiguous.
+    # Heads and batch entries are no longer copies of each other, as some memory layouts need: use the contiguous one.
     other = call.replace(**data, descales=call.descales * power, state=State.ONCE, memory=Memory.CONTIGUOUS)
     after = under_test[attend](other)
     for name in ("output", "log_sum_exp"):
@@ -73,9 +73,10 @@ def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> 
 
 
 def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Yield the claim that another seed drops other weights; none if so few weights may agree by chance.
+    """Yield the claims that another seed, head or batch entry drops other weights; none if weights may agree by chance.
 
-    If at least one of two calls keeps a weight, both keep it with probability (1 − p)/(1 + p).
+    Let p be the probability of dropping a weight. If at least one of two calls keeps a weight, both keep the weight
+    with probability (1 − p)/(1 + p).
     """
     if not call.dropout:
         return
@@ -87,7 +88,7 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
         apart = float(((before.output == 0) != (after.output == 0))[felt].sum())
         yield "dropout", at_least(REDRAWN, Form.EXACT, apart, 1.0, rounding=0.0, why=EXACT)
     if any("broadcast" in name for name in under_test.kernel.parameters):
-        return  # the kernel drops the same weights in all heads and entries on purpose, as flax does
+        return  # such a parameter makes the kernel drop the same weights in all heads and entries, as in flax
     weights: Any = rows_of(call, under_test).weights
     yield from _drop_unlike(before.output == 0, weights.value > LEAST_WEIGHT, call.dropout)
 
@@ -95,9 +96,10 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
 def _drop_unlike(
     dropped: Bool[np.ndarray, "B H L T"], felt: Bool[np.ndarray, "B H L T"], p: float
 ) -> Iterator[tuple[str, Claim]]:
-    """Yield the claims that no two heads, and no two entries, drop the same weights; none if chance may explain it.
+    """Yield the claims that no two heads, and no two batch entries, drop the same weights; none if they may by chance.
 
-    Two independent draws agree on a weight with probability p² + (1 − p)².
+    Two independent draws that drop a weight with probability p agree on the weight with probability p² + (1 − p)². The
+    mask ``felt`` marks weights so large that they are 0 only if they are dropped.
     """
     for name, axis in UNLIKE.items():
         dropped_along, large = (np.moveaxis(x, axis, 0) for x in (dropped, felt))

@@ -1,4 +1,4 @@
-"""The capabilities of the table as statements."""
+"""The capabilities of attention kernels, from their table, as statements."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from theorems.core.statement import Statement
 from theorems.core.under_test import Refused
 
 SCALED_DOWN = 1.5
-"""Queries that shrink by more than this factor were scaled down (by 2 or more); rounding alone shrinks them less."""
+"""Queries that become smaller by more than this factor were scaled down (by 2 or more), and not only rounded."""
 EVERYTHING = frozenset(capability.name for capability in CAPABILITIES)
 """All capabilities that a kernel may declare."""
 
 
 @cache
 def capability_statements() -> dict[str, Statement]:
-    """Return the statements by id, in the order of the table."""
+    """Return the statements by id, in the order of the table of capabilities."""
     statements = [
         capability_statement(
             capability.name,
@@ -73,7 +73,7 @@ def _from_data(capability: Capability, call: AttentionCall) -> Iterator[Attentio
 
 
 def _check_captured(call: AttentionCall, kernel: Any) -> None:
-    """Refuse a captured call that could be tried only after adapting it to the kernel, as is done with generated calls.
+    """Refuse a captured call that would have to be adapted to the kernel, as generated calls are.
 
     Raises:
         Refused: the kernel lacks an option of the call, or does not take its sizes or numbers.
@@ -105,6 +105,6 @@ def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:
 
 @cache
 def _all_calls() -> tuple[AttentionCall, ...]:
-    """Return a call for each plan of a cover, except plans without any option."""
+    """Return a call for each plan that covers pairs of options, without the plans that have no option."""
     numbered = enumerate(islice(plans(EVERYTHING, 0, 2), size_of_array(EVERYTHING, 0, 2)))
     return tuple(build_call(plan, EVERYTHING, number, number) for number, plan in numbered if number >= len(PLAIN))
