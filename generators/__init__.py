@@ -1,1 +1,1 @@
-"""Assumptions as exact predicates, and strategies that build data satisfying them by construction."""
+"""Assumptions as exact predicates, and Hypothesis strategies that build data satisfying the assumptions."""

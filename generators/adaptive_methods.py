@@ -1,6 +1,7 @@
-"""Data and schedules of batches for the statements on adaptive methods.
+"""Data and schedules of mini-batches for the statements on adaptive methods, such as Adam.
 
-The data have two classes and features without zero entries, or with entries of one modulus per sample.
+The data are features h_i and labels of two classes. No entry of a feature is zero; in some data all entries of a sample
+have the same absolute value.
 
 References: Baek, Song, Yun, arXiv 2510.26303.
 """
@@ -18,18 +19,19 @@ from generators.numbers import integers, one_in
 from reference_attention.errors import InvalidInput
 
 MOST = (6, 5)
-"""The largest n and d."""
+"""The largest number of samples n and dimension d."""
 CYCLIC, SHUFFLED, REPLACED, FULL = "cyclic", "shuffled", "with replacement", "full"
 KINDS = (CYCLIC, SHUFFLED, REPLACED, FULL)
-"""Kinds of schedules, in this order: the same order of samples in all epochs; a new order in each epoch; batches drawn
-with replacement; full batches."""
+"""Kinds of batch schedules: the same order of samples in all epochs; a new order in each epoch; batches drawn with
+replacement; full batches.
+"""
 EPOCHS = (CYCLIC, SHUFFLED)
-"""The kinds of schedules whose epochs split the samples into batches, each sample in one batch."""
+"""The kinds of batch schedules in which each epoch puts each sample into exactly one batch."""
 
 
 @st.composite
 def equal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw features h_i with entries ±α_i and labels y_i; most signs of y_i h_i agree with a vector common to all i."""
+    """Draw features h_i with entries ±α_i and classes y_i = ±1; most signs of y_i h_i are those of a common vector."""
     n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
     common = np.array(draw(st.lists(st.sampled_from((-1.0, 1.0)), min_size=d, max_size=d)))
     labels = np.array(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
@@ -44,7 +46,7 @@ def equal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
 
 
 def equal_moduli(case: LabelledFeatures) -> Finding:
-    """Check that there are two classes, and that for every i all |h_ij| equal the same positive number."""
+    """Check that there are two classes, and that for each sample i all |h_ij| are the same positive number."""
     sizes = np.abs(case.features)
     alike = bool((sizes == sizes[:, :1]).all() and (sizes > 0).all())
     if case.classes != 2:
@@ -59,14 +61,14 @@ EQUAL_MODULI = Assumption(
 
 @st.composite
 def full_feature_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw samples without zero entries that a vector of signs separates; some have large counts, some equal moduli."""
+    """Draw samples without zero entries that a vector of ±1 separates; some have large counts, some entries ±α_i."""
     if draw(one_in(4)):
         return draw(equal_modulus_cases())
     n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
     size = st.sampled_from((1.0, -1.0, 2.0, -2.0, 3.0, 0.5, -0.5, 0.3, 7.0, -0.1))
     rows = np.array(draw(st.lists(st.lists(size, min_size=d, max_size=d), min_size=n, max_size=n)))
     rows *= np.where(rows.sum(axis=1) < 0, -1.0, 1.0)[:, None]
-    # Double the largest entry of a row with too small a sum, so that the margin is positive.
+    # Double the largest entry of a row whose sum is too small, so that the margin is positive.
     short = rows.sum(axis=1) < 1e-3
     rows[short, rows[short].argmax(axis=1)] *= 2
     signs = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=d, max_size=d)))
@@ -94,11 +96,11 @@ FULL_FEATURES = Assumption(
 def batch_schedule(
     kind: str, weights: Float64[np.ndarray, "n"], size: int, steps: int, rng: np.random.Generator
 ) -> Float64[np.ndarray, "t n"]:
-    """Return the shares c_i(t) of sample i in the batch of step t; they sum to 1 in every step.
+    """Return, for each step t, the share of each sample in the batch, (steps, n); the shares of a step sum to 1.
 
     Args:
         kind: one of :data:`KINDS`.
-        weights: π_i, the shares of a full batch.
+        weights: the share of each sample in a full batch.
         size: the number of samples in a batch; the last batch of an epoch may have fewer.
         steps: the number of batches.
         rng: the generator that draws the orders.

@@ -1,7 +1,7 @@
 """The assumptions of the papers by id, each with a title, a source and a predicate on data.
 
-The strategies that build data satisfying them are in :mod:`generators.problems`; the predicates are written
-independently of the strategies, and decide equalities exactly.
+The strategies that build data satisfying the assumptions are in :mod:`generators.problems`. The predicates do not use
+the strategies, and decide equalities exactly.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A–D, Definition 2, Theorems 1–8;
 *Transformers as Support Vector Machines* (T-SVM), Theorems 1, 3 and 4.

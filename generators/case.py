@@ -20,24 +20,24 @@ from reference_attention.sequence_dataset import SequenceDataset
 
 @dataclass(frozen=True, eq=False)
 class Case(Subject):
-    """A problem and the further objects over which a statement quantifies.
+    """A problem of attention, and the further objects (tokens, starts, directions, …) that a statement is about.
 
     Attributes:
-        problem: keys, scores, loss.
-        dataset: tokens, labels, head and key-query weights from which the problem was computed, for statements about
-            these arrays.
-        queried: tokens, queries, labels and head from which the problem was computed, if W is trained; the prompt of
-            the problem is then vec(W).
-        sequence: tokens, several queries per input, labels and head, if W is trained; the problem is then that of the
-            queries that see the most tokens.
+        problem: the keys, scores and loss.
+        dataset: the tokens X, labels Y, head v and key-query weights W from which the problem was computed; None if
+            only keys and scores are given.
+        queried: the tokens, queries (one per input), labels and head from which the problem was computed, if W is
+            trained; the prompt of the problem is then vec(W).
+        sequence: the tokens, queries (several per input), labels and head, if W is trained; the problem is then that of
+            the queries that see the most tokens.
         alpha: chosen tokens, shape (n,); ``None`` means the optimal tokens.
         start: p(0), shape (d,); if it is ``None`` the statement chooses its starts.
-        arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The
-            name determines how they change with the units of the keys, see :meth:`normalise`.
+        arrays: further arrays of a statement by name (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The name of an
+            array determines how the array changes with the units of the keys, see :meth:`normalise`.
         positions: the positions of the tokens in the user's file, shape (n, T), if a mask removed other tokens. The
             file of a failing case omits them, as it contains only the tokens that are left.
         seed: the seed of the points at which a conclusion about every p is checked.
-        name: where the case comes from, for the report.
+        name: the source of the case, for the report: a dataset, a file or "generated".
     """
 
     problem: Problem
@@ -67,7 +67,7 @@ class Case(Subject):
         return {"n": self.problem.n, "T": self.problem.T, "d": self.problem.d}
 
     def unfit_for(self, assumptions: Collection[str]) -> str:
-        """Return why a statement with these assumptions does not apply to the case; an empty text if it does.
+        """Return why a statement with the given assumptions does not apply to the case; "" if the statement applies.
 
         A case is unfit only if its inputs have different numbers of tokens and the statement does not assume
         ``sequence-given``.
@@ -81,11 +81,12 @@ class Case(Subject):
     def normalise(self) -> Case:
         """Return the case with keys K/s and prompts s·p, where the power of two s brings max |key| into [1, 2).
 
-        Nothing is rounded. ``start`` scales like a prompt. How a named array scales follows from the words of its name,
-        which underscores separate. An array with the word ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius`` or
-        ``radii`` scales like a prompt, unless another word is ``head``; an array with ``eta(s)`` or ``step_size(s)``, a
-        step size of gradient descent, scales with s². Other arrays (directions, heads, W-space) keep their values. The
-        dataset's W, or its queries, are divided by s, so that the dataset still gives this problem.
+        Nothing is rounded. ``start`` scales like a prompt. How an array scales follows from the words of the array's
+        name, which underscores separate. An array with the word ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius``
+        or ``radii`` scales like a prompt, unless another word is ``head``; an array with ``eta(s)`` or
+        ``step_size(s)``, a step size of gradient descent, scales with s². Other arrays (directions, heads, W-space)
+        keep their values. The dataset's W, or its queries, are divided by s, so that the dataset still gives this
+        problem.
 
         Raises:
             InvalidInput: a magnitude would leave the range in which scaling is exact.
@@ -106,7 +107,7 @@ class Case(Subject):
 
 _PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}
 _WHOLE = {"W_trained", "K_trained"}
-"""Names of further arrays that scale like a prompt; of the factors K_trained and Q_trained only K_trained scales."""
+"""Names of two more arrays that scale like a prompt: a trained W, and of trained factors K and Q of W only K."""
 
 
 def _degree(name: str) -> int:

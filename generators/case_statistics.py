@@ -1,7 +1,7 @@
-"""Statistics of the cases of a strategy: sizes, losses, and the shares of cases that have certain properties.
+"""Statistics of the cases (data of single checks) that a strategy draws: sizes, losses, and shares with a property.
 
-A property is a function of a case; it decides equalities exactly. It returns None for a case to which it does not
-apply; such a case is not counted.
+A property is a function that returns whether a case has the property, or None if the property does not apply to the
+case; such a case is not counted. Equalities are decided exactly.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_m
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 LARGE = 7
-"""The least T or d that counts as large; strategies for small cases draw at most 5."""
+"""The least number of tokens T or dimension d that counts as large; strategies for small cases draw at most 5."""
 FAR = 2.0**30
 """Keys with max |key| above this number, or below its reciprocal, count as having extreme units."""
 NEARLY = 1e-6
-"""A margin that is larger than 1 by less than this is a near tie."""
+"""An ATT-SVM margin above 1 by less than this number counts as a near tie with the tokens of margin 1."""
 
 Property = Callable[[Case], bool | None]
 
@@ -49,7 +49,7 @@ class Share:
         return self.count / self.of if self.of else 0.0
 
     def __str__(self) -> str:
-        """Return "COUNT/OF", "0" if no case has the property, or an empty text if the property applies to no case."""
+        """Return "count/of", "0" if no case has the property, or an empty text if the property applies to no case."""
         return "" if not self.of else str(self.count) if not self.count else f"{self.count}/{self.of}"
 
 
@@ -58,10 +58,10 @@ class Drawn:
     """Summary of the cases that a strategy drew.
 
     Attributes:
-        id: the statement.
+        id: the id of the statement whose strategy drew the cases.
         examples: number of cases.
-        sizes: name of a size (n, T, d, or others) → its smallest, median and largest value.
-        shares: property → the share of cases that have it.
+        sizes: for each size by name (n, T, d, or others), the smallest, median and largest value.
+        shares: for each property by name, the share of cases that have the property.
     """
 
     id: str
@@ -79,7 +79,7 @@ def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
         for name, sizes_of_axis in lengths.items()
         if sizes_of_axis
     }
-    # Loop over cases outside and properties inside: all properties of a case share its cached certificates.
+    # Evaluate all properties of one case before the next case, since they share the case's cached SVM solutions.
     rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases if isinstance(case, Case)]
     properties = dict(zip(PROPERTIES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(PROPERTIES, ())
     shares = {
@@ -135,7 +135,10 @@ def _has_loss(name: str) -> Property:
 
 
 def _optimal_features_agree(case: Case) -> bool | None:
-    """Return whether all optimal tokens of each input have the same features; only then is Assumption D proven."""
+    """Return whether all optimal tokens of each input have the same features under the nonlinear head.
+
+    Only then can Assumption D be proven. Return None without such a head, or if each input has one optimal token.
+    """
     best = optimal_sets(case)
     if "head_features" not in case.arrays or not (best.sum(axis=1) > 1).any():
         return None
@@ -145,7 +148,7 @@ def _optimal_features_agree(case: Case) -> bool | None:
 
 @lru_cache(maxsize=1)
 def _labels(case: Case) -> LabelSvm | None:
-    """Solve the SVM for v_mm of the chosen tokens; return None unless Assumption C is proven over the supports."""
+    """Solve the SVM for the head v_mm of the chosen tokens; return None if Assumption C (Theorem 6) is not proven."""
     if case.dataset is None or ASSUMPTIONS["optimal-support-tokens"].check(case).holds is not True:
         return None
     solution = label_svm(chosen_rows(case.dataset.signed_tokens, case.chosen_tokens))
@@ -168,7 +171,7 @@ def _full_rank(case: Case) -> bool | None:
 
 
 def _parallel(case: Case) -> bool | None:
-    """Return whether p_relax is parallel to p_mm, decided exactly; None if all inputs are supports of v_mm."""
+    """Return whether p_relax of Theorem 6 is parallel to p_mm, decided exactly; None if all inputs support v_mm."""
     labels, svm = _labels(case), _svm(case)
     if labels is None or svm is None or labels.support.all():
         return None
@@ -212,4 +215,4 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
         "p_relax parallel to p_mm": _parallel,
     }
 )
-"""The properties by their names in tables."""
+"""The properties of cases, by their names in tables."""

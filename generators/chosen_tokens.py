@@ -1,6 +1,6 @@
-"""Choices of tokens α in user data for statements about locally optimal tokens.
+"""Choices of one token α_i per input of users' data, for statements about locally optimal tokens α.
 
-Such a statement passes :func:`locally_optimal_choices` as its ``from_data``.
+A statement about locally optimal tokens passes :func:`locally_optimal_choices` as the argument ``from_data``.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 2, Theorem 3.
 """
@@ -20,25 +20,24 @@ from reference_attention.svm.max_margin import Infeasible, locally_optimal, max_
 from reference_attention.training.batched_flow import gradient_flows
 
 MOST_CHOICES = 4096
-"""The largest number of choices α that are enumerated; if there are more, only the choices that gradient flows select
-are tried."""
+"""The largest number of choices α that are enumerated; with more, only choices that gradient flows select are tried."""
 
 FLOWS = 8
 """The number of gradient flows that search for α when there are too many choices."""
 
 ROUGH = 1e-3
-"""The tolerance with which these flows are integrated; their selections are then checked exactly."""
+"""The relative tolerance of the search's gradient flows; the tokens that they select are then checked exactly."""
 
 SELECTED_AT = 1e3
-"""The norm of p, in units of 1/max|key|, at which the tokens that a flow selects are read off."""
+"""The norm of p, in units of 1/max|key|, at which the tokens with the largest weights are taken as a flow's choice."""
 
 
 def locally_optimal_choices(case: Case) -> Iterator[Case]:
-    """Yield the case with every locally optimal α, in lexicographic order; if the case has an α, only with this one.
+    """Yield the case with each locally optimal α, in lexicographic order; if the case has an α, yield the case alone.
 
-    All T^n choices are decided exactly if there are at most :data:`MOST_CHOICES`. Otherwise only those α are tried
-    that gradient flows from ``case.start`` and from seeded starts select; a locally optimal α may be missed. If no α is
-    locally optimal, the case is yielded with the optimal tokens, so that the failing assumption is reported.
+    All T^n choices are decided exactly if there are at most :data:`MOST_CHOICES`. Otherwise only those α are tried that
+    gradient flows from ``case.start`` and from seeded random starts select; a locally optimal α may be missed. If no α
+    is locally optimal, the case is yielded with the optimal tokens, so that the failing assumption is reported.
     """
     if case.alpha is not None:
         yield case
@@ -58,7 +57,8 @@ def locally_optimal_choices(case: Case) -> Iterator[Case]:
 def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
     """Yield every α, in lexicographic order, for which ATT-SVM(α) is feasible.
 
-    If tokens chosen for the first inputs are not separable by themselves, no choice that begins with them is tried.
+    If tokens chosen for the first inputs are not separable by themselves, no choice that begins with these tokens is
+    tried.
     """
 
     def extend(chosen: tuple[int, ...]) -> Iterator[Int64[np.ndarray, "n"]]:
@@ -76,7 +76,7 @@ def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
 
 @lru_cache(maxsize=1)
 def flow_selections(case: Case) -> Sequence[Int64[np.ndarray, "n"]]:
-    """Return the distinct α that gradient flows select, in lexicographic order; the result is cached."""
+    """Return the distinct choices α that gradient flows select, in lexicographic order; the last result is cached."""
     problem = case.problem
     unit = 1.0 / problem.key_scale
     rng = case.rng()

@@ -1,9 +1,9 @@
 """A corpus as next-token data: contexts are windows of tokens, with counts of the tokens that follow them.
 
-Tokens are the characters of a text, or ids. The context of a token is the ``window`` tokens before it. Its embedding is
-the one-hot encoding of these tokens by position, h = (e_{t−k}, …, e_{t−1}), ``window`` times V entries of 0 or 1.
-Embeddings of windows of one token are linearly independent, hence the data are separable and compatible; longer windows
-may not be.
+Tokens are the characters of a text, or ids. The context of a token is the ``window`` tokens before it. The embedding h
+of a context joins the one-hot vectors of the context's tokens: ``window`` times V entries of 0 or 1, if there are V
+distinct tokens. Embeddings of windows of one token are linearly independent, hence the data are separable and
+compatible (the two conditions of the paper); with longer windows they may not be.
 
 Reference: arXiv 2402.18551, Section 2 and Appendix C.
 """
@@ -26,17 +26,17 @@ WINDOW = 2
 LARGEST_FILE = 1 << 20
 """The largest size of a text in bytes."""
 LONGEST = 120.0
-"""The largest estimated time of an explanation, in seconds; a corpus that takes longer is refused."""
+"""The largest estimated time of ``theorems explain``, in seconds; a corpus that takes longer is refused."""
 SECONDS_EACH = 1e-6
-"""The coefficient of :func:`estimate` in seconds, measured on texts with alphabets of 5 to 27 letters."""
+"""The factor of :func:`estimate`, in seconds per operation, measured on texts with alphabets of 5 to 27 letters."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """The contexts of a corpus, and how often each token follows each context.
+    """The m contexts of a corpus, and how often each of the V tokens follows each context.
 
     Attributes:
-        embeddings: h_j, (m, window · V).
+        embeddings: the embedding of each context, (m, window · V).
         counts: how often each token follows each context, (m, V).
         vocabulary: the names of the tokens.
         windows: the names of the contexts.
@@ -52,7 +52,8 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
     """Return the windows of a corpus, and how often each token follows each window.
 
     Args:
-        corpus: a text, whose characters are the tokens, in the order of their code points; or ids ≥ 0.
+        corpus: a text, whose characters are the tokens, or a sequence of token ids ≥ 0. Characters are sorted by code
+            point, ids by number.
         window: the number of tokens of a context.
         name: the name of the corpus in an error message.
 
@@ -96,7 +97,7 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
 
 
 def estimate(contexts: int, tokens: int, window: int) -> float:
-    """Estimate the seconds that an explanation takes; with windows of one token each context is solved by itself.
+    """Estimate the seconds that ``theorems explain`` takes; with windows of one token each context is solved by itself.
 
     >>> round(estimate(27, 27, 1), 2), round(estimate(300, 27, 2))
     (0.53, 17219)

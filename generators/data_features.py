@@ -1,4 +1,4 @@
-"""Properties of users' data, decided from the numbers alone: formats of features, copies, numbers of distinct scores.
+"""Properties of data as users have them, decided from the numbers: formats of features, copies, few distinct scores.
 
 Numbers are "short" if all are multiples of 1/64. Short numbers count neither as decimals, nor as pixels, nor as 16-bit
 floats, because small fractions such as 1/2 have all these formats.
@@ -24,7 +24,7 @@ SHORT = 64.0
 COLUMNS_APART = 100.0
 """The ratio of the largest entries of two columns above which their units count as different."""
 FEW = 3
-"""The largest number of distinct scores that counts as few, among at least twice as many scores."""
+"""The largest number of distinct scores that counts as few; cases with fewer than twice as many scores do not count."""
 
 Features = Float64[np.ndarray, "n T d"]
 Pairs = Bool[np.ndarray, "n T T"]
@@ -75,7 +75,7 @@ def pixels(x: Features) -> bool:
 
 
 def weighted_counts(x: Features) -> bool:
-    """Return whether numbers look like tf-idf: non-negative, mostly zero, and of none of the formats above."""
+    """Return whether numbers look like tf-idf: non-negative, mostly 0, not short, and of no format defined above."""
     others = (decimals, of_float16, of_bfloat16, pixels)
     return bool((x >= 0).all() and (x == 0).mean() > 0.5) and not _short(x) and not any(is_it(x) for is_it in others)
 
@@ -120,13 +120,13 @@ def few_levels(case: Case) -> bool | None:
 
 
 def apart_in_one_coordinate(x: Features) -> Pairs:
-    """Return a mask (n, T, T) of the pairs of tokens that differ in exactly one of at least two coordinates."""
+    """Return a mask, (n, T, T), of the pairs of an input's tokens that differ in exactly one of several coordinates."""
     several = x.shape[2] > 1
     return np.stack([several & (np.sum(rows[:, None] != rows[None], axis=2) == 1) for rows in x])
 
 
 def _pairs(*, uses: bool) -> Callable[[Case, MaxMargin | None], bool | None]:
-    """Return the property that p_mm separates (``uses``) or ties two tokens that differ in a single coordinate."""
+    """Return the property: two tokens that differ in one coordinate have different (``uses``) or equal margins."""
 
     def holds(case: Case, svm: MaxMargin | None) -> bool | None:
         if svm is None:
@@ -159,15 +159,15 @@ OF_FEATURES: Mapping[str, Callable[[Features], bool | None]] = MappingProxyType(
         "constant coordinate": constant_coordinate,
     }
 )
-"""Properties that depend only on features, by their names in tables."""
+"""Properties that depend only on the features, by their names in tables."""
 OF_CASES: Mapping[str, Callable[[Case], bool | None]] = MappingProxyType(
     {"repeated input": repeated_inputs, "scores of three levels": few_levels}
 )
-"""Properties of cases, by their names in tables."""
+"""Properties that depend on keys and scores, by their names in tables."""
 OF_COPIES: Mapping[str, Callable[[Case, MaxMargin | None], bool | None]] = MappingProxyType(
     {
         "apart in one coordinate, p_mm uses it": _pairs(uses=True),
         "apart in one coordinate, p_mm does not": _pairs(uses=False),
     }
 )
-"""Properties of cases with feasible ATT-SVM, by their names in tables."""
+"""Properties that depend on the solution of ATT-SVM, too, by their names in tables."""

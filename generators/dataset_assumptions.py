@@ -1,4 +1,4 @@
-"""Predicates of assumptions on tokens, labels and head: those of Lemma 2, and Assumption C.
+"""Predicates of assumptions on tokens X, labels Y and head v: the assumptions of Lemma 2, and Assumption C.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 2/11, Assumption C, Theorems 5 and 6.
 """
@@ -23,21 +23,21 @@ from reference_attention.risk import softmax_weights
 NO_DATASET = "the case has keys and scores only; give tokens X, labels Y and head v"
 WITH_QUERIES = "the case has queries and trains W; the assumption is about a prompt p: give X, Y and v without queries"
 MOST_VERTICES = 4096
-"""The largest number of selections of one token per input at which Assumption C is checked."""
+"""The largest number of selections (one token per input) at which bounds for Assumption C are compared."""
 MOST_SWAPS = 64
-"""The largest number of selections that are tried as refutations; each differs from α at one input."""
+"""The largest number of selections tried to refute Assumption C; each differs from the chosen tokens α at one input."""
 FAR = 40
-"""The margin with which a refuting prompt selects its tokens; another token then has at most the weight e^{−40}."""
+"""The margin with which a refuting prompt selects tokens, so that each other token has a weight of at most e^{−40}."""
 Floats = Float64[np.ndarray, "k"]
 
 
 def _without_dataset(case: Case) -> Finding:
-    """Return the finding "not established" for a case without a dataset; its text names the arrays to give."""
+    """Return the finding "not established" for a case without a dataset, with a text that names the arrays to give."""
     return Finding(None, NO_DATASET if case.queried is None and case.sequence is None else WITH_QUERIES)
 
 
 def positive_labels(case: Case) -> Finding:
-    """Check that Y_i = 1 for all i."""
+    """Check that all labels Y_i are 1."""
     if case.dataset is None:
         return _without_dataset(case)
     negative = np.flatnonzero(case.dataset.Y < 0)
@@ -79,13 +79,15 @@ def _kernel(reduced: fmpq_mat, rank: int) -> list[Vector]:
 def optimal_tokens(case: Case) -> Finding:
     """Decide Assumption C: for some ν > 0 and every p the label margin on (x_i^p) is ≤ Γ − ν max_i(1 − s_iα_i).
 
-    The assumption is about all p, so sampling proves nothing.
+    Here x_i^p = Σ_t s_it x_it is the output of attention at the prompt p with softmax weights s_it, the label margin is
+    the largest min_i Y_i v·x_i^p of a unit vector v, and Γ is the label margin on the chosen tokens x_iα. The
+    assumption is about all p, so sampling proves nothing.
 
     *Holds* by convexity. For any λ in the simplex the label margin on (x_i^p) is at most F(s) = ‖Σ λ_i Y_i
-    Σ_t s_it x_it‖ (duality). Let λ be the SVM duals, so that F(α) = Γ. F is convex in each s_i, so F(s) ≤ Σ over
-    selections σ of P_s(σ) F(σ), where P_s(σ) = Π s_iσ_i, and P_s(σ ≠ α) ≥ max_i(1 − s_iα_i). If F(σ) < Γ at
-    every σ ≠ α, C holds with ν = Γ − max_{σ≠α} F(σ). An example is x_iα = Y_i u* with a common u* and
-    shorter other tokens.
+    Σ_t s_it x_it‖ (duality). Let λ be the duals of the SVM for v_mm, divided by their sum, so that F(α) = Γ. F is
+    convex in each s_i, so F(s) ≤ Σ over selections σ of P_s(σ) F(σ), where P_s(σ) = Π s_iσ_i, and P_s(σ ≠ α) ≥ max_i(1
+    − s_iα_i). If F(σ) < Γ at every σ ≠ α, C holds with ν = Γ − max_{σ≠α} F(σ). An example is x_iα = Y_i u* with a
+    common u* and shorter other tokens.
 
     *Fails* if some input i has Y_i v_mm·x_iα_i > 1 (strictly more than needed), one prompt direction selects α at every
     input, and another selects α at every input except i. Between the two lies a direction that ties α_i with another
@@ -98,14 +100,15 @@ def optimal_tokens(case: Case) -> Finding:
 
 
 def optimal_support_tokens(case: Case) -> Finding:
-    """Decide Assumption C over the support inputs of v_mm only (Theorem 6); see :func:`optimal_tokens`."""
+    """Decide Assumption C as :func:`optimal_tokens` does, but only over the inputs that support v_mm (Theorem 6)."""
     return _establish(case, supports_only=True)
 
 
 def _establish(case: Case, *, supports_only: bool) -> Finding:
-    """Decide Assumption C by its bounds at selections or, if these decide nothing, by a certificate or refuting prompt.
+    """Decide Assumption C by bounds at selections or, if these decide nothing, by a certificate or a refuting prompt.
 
-    :mod:`generators.optimal_tokens` computes the certificate and the refuting prompt.
+    :func:`optimal_tokens` describes the bounds; :mod:`generators.optimal_tokens` computes the certificate and the
+    prompt.
     """
     finding = _by_selections(case, supports_only=supports_only)
     if finding.holds is not None or case.dataset is None:
@@ -148,12 +151,13 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
 
 
 def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int, int, Floats] | None:
-    """Return (i, t, p) such that p ties t with α_i at an input i ∈ slack and selects α at all other inputs.
+    """Return (i, t, p) such that p ties token t with α_i at an input i of ``slack`` and selects α at all other inputs.
 
-    Both α, and α with another token at input i, must be separable. On the segment from p_mm(α) to a direction that
-    selects the other token, t is the first token to tie with α_i; at that point every other input still selects α. p is
-    a large multiple of this point plus c p_mm(α), so that 1 − s_iα ≤ (T − 1) e^{−c}, and input i does not limit the
-    label margin. Return None if there is no such p.
+    ``slack`` lists the inputs of label margin above Γ. Both α, and α with another token at input i, must be separable.
+    On the segment from p_mm(α) to a direction that selects the other token, t is the first token to tie with α_i; at
+    that point every other input still selects α. The prompt p is a large multiple of this point plus c p_mm(α) for an
+    offset c, so that the weight s_iα of α_i has 1 − s_iα ≤ (T − 1) e^{−c}, and input i does not limit the label margin.
+    Return None if there is no such p.
     """
     keys, alpha = case.problem.keys, case.chosen_tokens
     separator = checked_margins(keys, alpha).p
@@ -184,7 +188,7 @@ def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int
 
 
 def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Finding | None:
-    """Refute Assumption C by a token that can be selected at one of these inputs without loss of label margin."""
+    """Refute Assumption C by another token that can be selected at one of ``inputs`` without loss of label margin."""
     data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
     keys, chosen = case.problem.keys[inputs], alpha[inputs]
@@ -210,7 +214,7 @@ def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Findin
 
 
 def _largest_drop(case: Case, label: LabelMargin, i: int) -> float:
-    """Return max_t v_mm·(z_iα − z_it), where z_it = Y_i x_it."""
+    """Return max_t Y_i v_mm·(x_iα − x_it), the most label margin that input i loses if it selects another token."""
     data = case.dataset
     assert data is not None
     outputs = [dot(label.v, exact_vector(x)) * rational(data.Y[i]) for x in data.X[i]]
@@ -218,9 +222,9 @@ def _largest_drop(case: Case, label: LabelMargin, i: int) -> float:
 
 
 def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
-    """Describe why p, and prompts further along its direction, refute every ν > 0.
+    """Describe why p, and prompts further along p's direction, refute every ν > 0 of Assumption C.
 
-    At p the head v_mm keeps nearly all of its label margin at the other inputs, while 1 − s_iα does not tend to 0.
+    At p the head v_mm keeps nearly the label margin Γ at all inputs but i, while 1 − s_iα does not tend to 0.
     """
     data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
@@ -237,7 +241,7 @@ def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
 
 
 def _at_vertices(data: Dataset, alpha: list[int], label: LabelMargin) -> Finding:
-    """Compare F(σ) with Γ, exactly, at every selection σ ≠ α of tokens of the support inputs of v_mm."""
+    """Compare F(σ) of :func:`optimal_tokens` with Γ, exactly, at every selection σ ≠ α of inputs that support v_mm."""
     tight = [i for i, m in enumerate(label.margins) if m == 1]
     if any(label.duals[i] == 0 for i in tight):
         idle = next(i for i in tight if label.duals[i] == 0)

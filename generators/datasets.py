@@ -1,7 +1,7 @@
 """Named datasets: the first paper's figures, handwritten digits, and the second paper's notebooks.
 
 Each dataset is a function without arguments that returns a :class:`Case`; the starting points of a figure are the array
-``start_prompts`` (k, d) of the case. All entries are exact in float64 and have few bits.
+``start_prompts`` (k, d) of the case. All entries are decimals or binary fractions of few digits.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Figures 1, 3, 4, 5 and 8, Appendix E.
 """
@@ -28,7 +28,7 @@ FIGURE_1_STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 CLUSTER_SEED = 0
 """The seed of the clusters of Figure 1(c); with it, ATT-SVM of the optimal tokens is feasible."""
 FIGURE_5_SCORES = (*range(1, 11), 100)
-"""The values of the score C in Figure 5."""
+"""The values of the score C in the variants of Figure 5."""
 
 
 def _case(name: str, data: Dataset, starts: list[tuple[float, ...]], **arrays: list[float]) -> Case:
@@ -45,7 +45,7 @@ def _from_scores(
     starts: list[tuple[float, ...]],
     loss: str = "logistic",
 ) -> Case:
-    """Make a case with tokens (key, score), the head v along the last axis, and a W that projects tokens to keys."""
+    """Make a case with tokens (key, score), the head v along the last axis, and a W that maps each token to its key."""
     return _case(name, Dataset.realising(Problem(keys, scores, loss_named(loss))), starts)
 
 
@@ -198,7 +198,7 @@ def all_data() -> dict[str, Callable[[], Any]]:
     """Return the named datasets of this suite and of all installed papers.
 
     Raises:
-        InvalidInput: a dataset of such a paper has a name that is already in use.
+        InvalidInput: a dataset of an installed paper has a name that is already in use.
     """
     further = named_data()
     duplicate = next((name for name in further if name in NAMES), None)

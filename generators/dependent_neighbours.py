@@ -1,7 +1,9 @@
 """Cases in which the rows k_α − k_t of SVM-neighbours t are linearly dependent, made with the midpoint of two supports.
 
-The row k_α − k_t is linear in k_t. So the midpoint of two supports has margin 1, like them, and its row is the mean of
-their rows; some of their duals can be moved to the midpoint. If an input has one support, its midpoint is a copy of it.
+A support is a token with a positive dual in ATT-SVM; an SVM-neighbour is a token of margin 1. The row k_α − k_t is
+linear in k_t. So the midpoint of two supports also has margin 1, the row of the midpoint is the mean of the rows of
+both supports, and some of their duals can be moved to the midpoint. If an input has only one support, the midpoint is a
+copy of that support.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
 """
@@ -23,7 +25,7 @@ def with_dependent_neighbour(
 ) -> Tokens:
     """Make the rows of SVM-neighbours linearly dependent by replacing a token by the midpoint of two supports.
 
-    The replaced token has a zero dual. If there is no such token, return the tokens unchanged.
+    The replaced token has a zero dual in ATT-SVM. If no token has a zero dual, return the tokens unchanged.
 
     Args:
         tokens: shape (n, T, d), separable.
@@ -41,7 +43,7 @@ def with_dependent_neighbour(
         first, last = tokens[i, supports[0]], tokens[i, supports[-1]]
         middle = (first + last) / 2
         changed = tokens.copy()
-        # If the midpoint were rounded it would not have margin 1; then copy a support.
+        # A rounded midpoint would not have margin 1 exactly; in that case copy a support instead.
         changed[i, spare[0]] = middle if (middle - first == last - middle).all() else first
         return changed
     return tokens

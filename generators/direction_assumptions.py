@@ -1,7 +1,9 @@
-"""Predicates of assumptions on directions q (or q1 and q2): the tokens that they select, and their neighbours.
+"""Predicates of assumptions on directions q (or q1 and q2): the tokens that they select, and directional neighbours.
 
-All predicates are decided over the rationals. A case gives its directions in ``Case.arrays``: ``q``, or ``q1`` and
-``q2``, of any length.
+A direction q selects the tokens with the largest k_it·q of each input. The directional margin θ(q) is the least
+difference, over ‖q‖, by which another token of an input is below; the tokens with this difference are the directional
+neighbours (Definition 3). All predicates are decided over the rationals. The directions are the arrays ``q``, or ``q1``
+and ``q2``, of any length, in ``Case.arrays``.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Lemmas 8 and 9, Theorem 7.
 """
@@ -29,7 +31,7 @@ def _directions(case: Case, *names: str) -> list[Direction] | Finding:
 
 
 def _tie(direction: Direction) -> str:
-    """Describe an input of which the direction selects several tokens; return an empty text if there is none."""
+    """Describe an input of which the direction selects several tokens; return "" if there is no such input."""
     if direction.unique:
         return ""
     i = int(direction.tied_inputs[0])
@@ -58,8 +60,9 @@ def wider_direction(case: Case) -> Finding:
 def decided_neighbours(case: Case) -> Finding:
     """Check that q1 and q2 are neighbour-optimal, or the only directional neighbour of q1 scores strictly higher.
 
-    Lemma 8 says "q1 is not neighbour-optimal (i.e. this neighbour has higher score)". But q1 is not neighbour-optimal
-    either if the neighbour has an *equal* score, and then the lemma is false.
+    A direction is neighbour-optimal if all directional neighbours score lower than the selected tokens. Lemma 8 says
+    "q1 is not neighbour-optimal (i.e. this neighbour has higher score)". But q1 is not neighbour-optimal either if the
+    neighbour has an *equal* score, and then the lemma is false.
     """
     directions = _directions(case, "q1", "q2")
     if isinstance(directions, Finding):
@@ -84,7 +87,7 @@ def decided_neighbours(case: Case) -> Finding:
 
 
 def higher_neighbours(case: Case) -> Finding:
-    """Check that q selects single tokens, and that all directional neighbours score strictly higher (Lemma 9)."""
+    """Check that q selects one token per input, and that all directional neighbours score strictly higher (Lemma 9)."""
     directions = _directions(case, "q")
     if isinstance(directions, Finding):
         return directions

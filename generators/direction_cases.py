@@ -1,11 +1,11 @@
 """Strategies for cases with a direction q whose selected tokens, neighbours and ties are given by construction.
 
-Levels and keys are drawn in :mod:`generators.direction_keys`; scores are drawn after the keys.
+The keys, and their distances along q, are drawn in :mod:`generators.direction_keys`; scores are drawn after the keys.
 
-One case in five is realistic: orthogonally to q its keys are features of few bits, as users have them, and its scores
-may have few distinct values. General position excludes constant coordinates and copies. Where keys need not be in
-general position, a support may be copied and moved in a coordinate in which q and p_mm are zero, unless this would
-change the kind of the case.
+One case in five has data as users have them: in the directions orthogonal to q, keys are features of few bits, and
+scores may have few distinct values. General position excludes constant coordinates and copies. Where keys need not be
+in general position, a support (token with a positive dual) may be copied, and the copy moved in a coordinate in which q
+and p_mm are zero, unless this would change the kind of the case.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Lemmas 8–10, Theorem 7.
 """
@@ -41,20 +41,21 @@ Kind = Literal["lower", "higher", "mixed", "tied", "near"]
 max-margin (LMM) direction."""
 
 LARGEST = (3, 4, 4)
-"""The largest n, T and d."""
+"""The largest number of inputs n, number of tokens T and dimension d."""
 MOST_MATRICES_DRAWN = 1_200
 """The largest number of matrices that the check of general position enumerates per drawn case."""
 LADDER = (1.0, 2.0, 0.5, 3.0, 0.125, 2.0**-20)
 """The distances between scores that are drawn."""
 IDLE = ("higher", "mixed", "near")
-"""The kinds for which replacing a token by a copy of another token does not change the kind of the case."""
+"""The kinds that do not change if a token is replaced by a copy of another token."""
 NEAR = (2.0**-20, 2.0**-10, 2.0**-30)
-"""Relative distances of q from an LMM direction; a failing case shrinks to the first."""
+"""Relative distances of q from a locally max-margin direction in "near" cases; a failing case shrinks to the first."""
 DISCERNIBLE = 2.0**-42
-"""The least difference of margins, in units of max ‖k_iα − k_it‖, that float64 resolves at the prompts that matter.
+"""The least difference of two directions' margins, in units of max ‖k_iα − k_it‖, that a check in float64 resolves.
 
-The norms of these prompts are a few times the reciprocal of the difference; their logits have a relative error of
-2⁻⁵² (d + 8)."""
+The check uses prompts whose norms are a few times the reciprocal of the difference; their logits have a relative error
+of 2⁻⁵² (d + 8).
+"""
 
 
 @cache
@@ -65,7 +66,7 @@ def _shapes(smallest_d: int) -> tuple[tuple[int, int, int], ...]:
 
 @cache
 def _wide_shapes(large: Large) -> tuple[tuple[int, int, int], ...]:
-    """Return the shapes of these sizes for which general position can be checked, because there are few matrices."""
+    """Return the shapes (n, T, d) of the sizes ``large`` at which few enough matrices have to be checked."""
     every = product(range(1, large.n[1] + 1), large.tokens, large.d)
     return tuple(s for s in every if s[0] * s[1] * s[2] <= large.entries and matrices(*s) <= MOST_MATRICES_DRAWN)
 
@@ -81,7 +82,7 @@ def _scores(
     distinct: bool,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw scores: lower than α's where ``below``, higher where ``above``, and any elsewhere.
+    """Draw scores: lower than that of α_i where ``below`` is True, higher where ``above`` is True, any elsewhere.
 
     Scores may be equal unless ``distinct``. With ``few`` all inputs share few scores: three values unless ``distinct``.
     """
@@ -114,7 +115,7 @@ def direction_cases(
         kinds: the kinds of cases; "lower" and "near" become "higher" in dimension one, where every neighbour-optimal
             direction is max-margin.
         general: whether scores are distinct and keys in general position.
-        losses: names of losses.
+        losses: the names of the losses to draw from.
         large: the sizes of one case in five, of which only those are drawn for which general position can be decided.
     """
     users = draw(is_realistic())
@@ -153,9 +154,9 @@ def _with_idle_neighbour(
     alpha: Int64[np.ndarray, "n"],
     q: Float64[np.ndarray, "d"],
 ) -> Float64[np.ndarray, "n T d"]:
-    """Copy a support, and move the copy in a coordinate where q is zero, if there is one.
+    """Replace a token by a copy of a support, moved in a coordinate in which q is zero, if there is such a coordinate.
 
-    The copy replaces another token; the levels of all further tokens do not change.
+    A support is a token with a positive dual. The distances along q of all other tokens do not change.
     """
     axes = np.flatnonzero(q == 0).tolist()
     if not axes or keys.shape[1] < 3:
@@ -166,7 +167,7 @@ def _with_idle_neighbour(
 
 @st.composite
 def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
-    """Multiply the keys in one case in four, and the directions in one case in two, by a factor in 1e-120 … 1e120.
+    """Multiply the keys of one case in four, and the directions of one case in two, by a factor in 1e-120 … 1e120.
 
     The factor is a power of two: nothing is rounded, so ties and neighbours do not change.
     """
@@ -186,8 +187,9 @@ def _near_max_margin(
 ) -> Float64[np.ndarray, "d"]:
     """Draw a direction near p_mm(α): a unit vector along p_mm(α) plus an orthogonal vector of length 1e-9 to 1e-3.
 
-    The direction still selects α, unless margins differ by orders of magnitude. The orthogonal vector is lengthened
-    if the margin, which may change only to second order in its length, changes by less than :data:`DISCERNIBLE`.
+    The direction still selects α, unless margins differ by orders of magnitude. The margin may change only to second
+    order in the length of the orthogonal vector; that vector is lengthened until the margin changes by
+    :data:`DISCERNIBLE` or more.
     """
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"
@@ -205,7 +207,7 @@ def _near_max_margin(
 
 
 def _reach(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> float:
-    """Return max ‖k_iα_i − k_it‖."""
+    """Return the largest distance ‖k_iα_i − k_it‖ of a key from the chosen key of the same input."""
     rows = np.take_along_axis(keys, alpha[:, None, None], axis=1) - keys
     return float(np.linalg.norm(rows, axis=2).max())
 
@@ -240,7 +242,7 @@ def _constraints(
 def pair_cases(
     draw: DrawFn, *, kinds: Collection[Kind] = ("lower", "higher"), losses: Collection[str] = DRAWN_LOSSES
 ) -> Case:
-    """Draw a case of Lemma 8 with a q1, and a q2 of larger margin between q1 and the max-margin direction."""
+    """Draw a case of Lemma 8: a direction q1, and a q2 of larger margin between q1 and the max-margin direction."""
     users = draw(is_realistic())
     kind = draw(st.sampled_from(tuple(kinds)))
     shape = draw(st.sampled_from(_shapes(2)))
@@ -258,7 +260,7 @@ def pair_cases(
         share *= 4
         wider = (1 - share) * first.unit + share * solution.direction if share < 1 else solution.direction
     if margin_sign(first, direction(keys, wider)) >= 0:
-        wider = solution.direction  # rounding has removed the difference of margins
+        wider = solution.direction  # rounding has removed the difference between the margins of q1 and q2
     second = direction(keys, wider)
     nothing = np.zeros_like(first.neighbours)
     below = first.neighbours | second.neighbours | solution.neighbours if kind == "lower" else nothing

@@ -4,11 +4,12 @@ First the *levels* of q are drawn: level_it = (k_iα_i − k_it)·q, which is 0 
 neighbours, and larger elsewhere. From them follow the keys k_it = k_iα_i − (level_it·a + e_it) with a·q = 1 and
 e_it ⊥ q. As q has small integer entries, one of them ±1, all of this is exact in float64.
 
-General position: for a fixed choice of tokens the rows are (level, e) with free e, so that for generic e only the
-levels can violate general position. d rows are dependent for every e only if all their levels are 0; d + 1 rows reach
-the all-ones vector for every e only if all their levels are equal. Levels are therefore assigned so that no choice of
-tokens has more than d rows of one level (d − 1 of level 0), and e is moved, orthogonally to q, until the keys are in
-general position.
+General position (:mod:`.general_position`) is about the rows k_iα_i − k_it. For a fixed choice of tokens a row has the
+coordinates (level, e) with free e, so that for generic e only the levels can violate general position. d rows are
+linearly dependent for every e only if all their levels are 0; d + 1 rows have the all-ones vector in the range of their
+matrix for every e only if all their levels are equal. Levels are therefore assigned so that no choice of tokens has
+more than d rows of one level (d − 1 of level 0), and e is moved, orthogonally to q, until the keys are in general
+position.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Theorem 7.
 """
@@ -36,9 +37,10 @@ DYADIC = st.one_of(
 
 
 def levels_allowed(levels: Float64[np.ndarray, "n T"], d: int) -> bool:
-    """Return whether no choice of tokens has more than d rows of one level, or more than d − 1 of level 0.
+    """Return whether no choice of tokens has more than d rows of an equal level, or more than d − 1 rows of level 0.
 
-    NaN stands for a level that is not yet assigned.
+    The level of a row k_is − k_it, for a chosen token s, is the difference of the levels of t and s. NaN stands for a
+    level that is not yet assigned.
     """
     differences = levels[:, None, :] - levels[:, :, None]
     itself = np.eye(levels.shape[1], dtype=bool)
@@ -54,7 +56,7 @@ def levels_allowed(levels: Float64[np.ndarray, "n T"], d: int) -> bool:
 def direction_levels(
     draw: DrawFn, frame: Frame, alpha: Int64[np.ndarray, "n"], *, ties: bool, single: bool
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw levels with a tie (if ``ties``) or else a directional neighbour, which is the only one if ``single``."""
+    """Draw levels with a tie (if ``ties``) or else with a directional neighbour, with only one if ``single``."""
     n, tokens, d = frame.shape
     preferred = draw(frame.values("nT", st.sampled_from((1.0, 2.0, 1.0, 0.0) if ties else (1.0, 2.0, 1.0))))
     others = draw(frame.values("nT", st.sampled_from(HIGHER_LEVELS)))
@@ -78,7 +80,7 @@ def _fits(levels: Float64[np.ndarray, "n T"], at: tuple[int, int], value: float,
 
 
 def _ladder(start: float) -> Iterator[float]:
-    """Yield increasing levels above ``start``; their differences grow, so that equal differences become rare."""
+    """Yield increasing levels above ``start``, with growing differences, so that few differences are equal."""
     step = 0.25
     while True:
         yield float(start) + step
@@ -101,9 +103,9 @@ def keys_of_levels(
 ) -> Float64[np.ndarray, "n T d"]:
     """Draw keys that have the given levels along q.
 
-    With ``off_axis`` all rows of level 1 have a positive component along one vector orthogonal to q, so that q is not
-    a max-margin direction. With ``users`` the part orthogonal to q consists of features of few bits, as users have
-    them.
+    With ``off_axis`` all rows k_iα_i − k_it of level 1 have a positive component along one vector orthogonal to q, so
+    that q is not a max-margin direction. With ``general`` keys are in general position. With ``users`` the part of the
+    rows orthogonal to q consists of features of few bits, as users have them.
     """
     n, _, d = frame.shape
     sideways = draw(realistic_tokens(frame, SHORT, scaled=False) if users else frame.values("nTd", DYADIC))
@@ -112,8 +114,8 @@ def keys_of_levels(
     if off_axis and d > 1:
         j = (pivot + 1) % d
         side = np.eye(d)[j] - q[j] * q[pivot] * np.eye(d)[pivot]
-        # The component q_pivot along e_pivot, which gives a row of level 1 its level, adds q_pivot side_pivot to the
-        # product of the row with ``side``.
+        # A row of level 1 also gets the component q[pivot] along the axis ``pivot``, which adds q[pivot] · side[pivot]
+        # to the product of the row with ``side``.
         leaning = sideways @ side + q[pivot] * side[pivot]
         missing = np.maximum(0.0, np.ceil((1.0 - leaning) / (side @ side)))
         sideways += np.where(levels == 1.0, missing, 0.0)[:, :, None] * side
@@ -124,7 +126,7 @@ def keys_of_levels(
 
 
 def _make_orthogonal(rows: Float64[np.ndarray, "*b d"], q: Float64[np.ndarray, "d"], pivot: int) -> None:
-    """Make each row orthogonal to q by setting its entry ``pivot``; exact, as q_pivot = ±1 and entries are short."""
+    """Make each row orthogonal to q by setting its entry ``pivot``; q[pivot] = ±1, so that nothing is rounded."""
     rows[..., pivot] = 0.0
     rows[..., pivot] = -q[pivot] * (rows @ q)
 
@@ -134,8 +136,9 @@ def nudge_beside(
 ) -> Float64[np.ndarray, "n T d"]:
     """Move the keys orthogonally to q by less than 1/8 per entry until they are in general position.
 
-    Moves are drawn from a finer grid with every try, so that the share of bad moves tends to zero. Margins of q do not
-    change; the product of a row with a vector that has a single nonzero entry, at most 2, changes by less than 1.
+    Each try draws the moves from a finer grid, so that the share of moves that fail tends to zero. The directional
+    margins of q do not change. The product of a row with a vector that has only one nonzero entry, of size at most 2,
+    changes by less than 1.
     """
     d = keys.shape[2]
     largest = 2.0 ** -(5 + 2 * (d - 1).bit_length())

@@ -16,12 +16,12 @@ from generators.numbers import STYLES, Style, entries
 from reference_attention.errors import InvalidInput
 
 LENGTHS = (1.0, 0.5, 2.0, 2.0**-20, 10.0, 1e3)
-"""Factors of prompts: about 1, tiny, and so large that the softmax is saturated."""
+"""Factors that multiply prompts: about 1, tiny, and so large that the softmax is saturated."""
 
 
 @st.composite
 def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = None) -> Float64[np.ndarray, "d"]:
-    """Draw p: zero, small or huge, in a random direction or, if ``along`` = p_mm is given, sometimes along ±p_mm."""
+    """Draw a prompt p: zero, small or huge, in any direction, or along ± the vector ``along`` if it is given."""
     p = draw(entries((d,), draw(STYLES))) * draw(st.sampled_from(LENGTHS))
     if along is not None:
         if np.shape(along) != (d,):
@@ -38,7 +38,7 @@ def points_in_cone(draw: DrawFn, p_mm: Float64[np.ndarray, "d"], mu: float, radi
     """Draw p with cos(p, p_mm) ≥ 1 − μ and ‖p‖ ≥ R = ``radius``, from the axis to nearly the boundary of this cone.
 
     The angle is at most 0.999 times the cone's, and the norm at least (1 + 2^−40) R, because p is rounded. If the cone
-    is so narrow that rounding could move p out of it, only the axis is drawn.
+    is so narrow that rounding could move p out of the cone, only points on the axis are drawn.
 
     Raises:
         InvalidInput: p_mm = 0, μ not in [0, 1] or R negative.
