@@ -1,4 +1,4 @@
-"""Predicate of the assumption on the factors (K, Q) with which training starts, decided over the rationals.
+"""Predicate of the assumption on the initial factors K and Q of W = KQᵀ, decided over the rationals.
 
 References: derived here; see :mod:`theorems.transformers_as_svms.factored_flow`.
 """
@@ -13,7 +13,7 @@ from reference_attention.exact import rational_matrix
 
 
 def definite_imbalance(case: Case) -> Finding:
-    """Check that KᵀK − QᵀQ is positive definite and K is square at the start, ``K0`` and ``Q0``.
+    """Check that the initial factors K and Q, arrays ``K0`` and ``Q0``, have K square and KᵀK − QᵀQ positive definite.
 
     For a case without a start the assumption holds: the statement draws starts that satisfy it.
     """

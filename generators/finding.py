@@ -17,8 +17,9 @@ class Finding:
     """The result of checking an assumption.
 
     Attributes:
-        holds: whether the assumption holds; ``None`` if neither it nor its negation could be proven.
-        evidence: the rounded numbers (tokens, margins, multipliers, …) that decide, in the units of the case.
+        holds: whether the assumption holds; ``None`` if neither the assumption nor its negation could be proven.
+        evidence: a text with the numbers (tokens, margins, multipliers, …) that decide, rounded, in the units of the
+            case.
         exact: the exact numbers by name, as JSON with rationals as text; for files, not for tables.
     """
 
@@ -29,7 +30,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Assumption:
-    """An assumption of the paper, as a predicate on data.
+    """An assumption of a paper, as a predicate on data.
 
     Attributes:
         id: the id in kebab-case, as in reports.
@@ -59,7 +60,7 @@ def number(x: object, *others: object) -> str:
 
 
 def fraction(x: fmpq) -> str:
-    """Format a rational as a fraction if the fraction is short, otherwise with six digits."""
+    """Format a rational as a fraction if that has at most :data:`SHORT` characters, otherwise with six digits."""
     return str(x) if len(str(x)) <= SHORT else f"{to_float(x):.6g}"
 
 
@@ -69,7 +70,7 @@ def entries(texts: Sequence[str], most: int = SHOWN + 1) -> str:
 
 
 def format_tokens(alpha: Iterable[object], most: int = SHOWN + 1) -> str:
-    """Format the tokens α as a list; if there are more than ``most``, format only the first few."""
+    """Format the chosen tokens α as a list; if there are more than ``most``, format only the first few."""
     return f"[{entries([str(t) for t in alpha], most)}]"
 
 

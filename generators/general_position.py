@@ -1,12 +1,13 @@
-"""General position of keys (Theorem 4/7), decided exactly.
+"""General position of keys (Theorem 4, in the appendix Theorem 7), decided exactly.
 
-The assumption is about the matrices M whose rows are k_iα_i − k_it, for the selected tokens α and any set of m pairs
-(i, t). With m ≤ d rows M must have full rank; with m > d rows the all-ones vector 1 must not be in the range of M.
-Because the theorem is applied to the tokens that any direction q selects, this is required for every choice α.
+The assumption is about the matrices M whose rows are k_iα_i − k_it, for the selected tokens α and any m pairs (input i,
+token t). With m ≤ d rows M must have full rank; with m > d rows the all-ones vector 1 must not be in the range of M.
+Because the theorem is applied to the tokens that any direction q selects, both are required for every choice α.
 
-Two reductions keep the enumeration small. Any rows of a matrix of full row rank are independent, so of m ≤ d only
-m = min(d, n(T−1)) matters. If 1 = M p for m > d rows, then 1 = M' p for the matrix M' of the first d + 1 of these rows,
-so of m > d only m = d + 1 matters; then, given full rank d, 1 ∈ range(M) exactly if det [M 1] = 0.
+Two reductions keep the enumeration small. Rows of a matrix of full row rank are independent, so among the sizes m ≤ d
+only m = min(d, n(T−1)) has to be checked. If 1 = M p for m > d rows, then 1 = M' p for the matrix M' of the first d + 1
+of these rows, so among the sizes m > d only m = d + 1 has to be checked; in that case, given full rank d, 1 ∈ range(M)
+exactly if det [M 1] = 0.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 7.
 """
@@ -26,18 +27,18 @@ from generators.finding import Finding
 from reference_attention.outer_keys import Keys, rational_keys
 
 MOST_MATRICES = 20_000
-"""The largest number of matrices that are checked, in about 0.2 s; with more, the answer is "not established"."""
+"""The largest number of matrices that are checked, in about 0.2 s; with more, the finding is "not established"."""
 COUNTED = 10**9
 """The number at which counting of matrices stops, so that products of counts never overflow float64."""
 
 Choice = tuple[tuple[int, int, int], ...]
-"""The rows of one matrix M, each as (i, α_i, t)."""
+"""The rows k_iα_i − k_it of one matrix M, each as (i, α_i, t)."""
 
 
 def selections(n: int, tokens: int, m: int) -> Iterator[Choice]:
     """Yield, for every α, all choices of m rows k_iα_i − k_it with distinct (i, t), t ≠ α_i.
 
-    α_i is enumerated only for inputs i to which a row belongs.
+    The token α_i is enumerated only for inputs i to which a row belongs.
     """
     for split in compositions(m, n, tokens - 1):
         per_input = []
@@ -79,7 +80,7 @@ def matrices(n: int, tokens: int, d: int) -> int:
 
 
 def sizes(n: int, tokens: int, d: int) -> tuple[int, ...]:
-    """Return the numbers m of rows of the matrices to check: min(d, n(T−1)), and d + 1 if n(T−1) > d."""
+    """Return the numbers of rows of the matrices to check: min(d, n(T−1)), and also d + 1 if n(T−1) > d."""
     rows = n * (tokens - 1)
     return (d, d + 1) if rows > d else (rows,)
 
@@ -93,14 +94,14 @@ def _integer_keys(keys: Keys) -> list[list[list[fmpz]]]:
 
 
 def offending_choice(keys: Keys) -> Choice | None:
-    """Return a choice of rows that is not in general position, or ``None``."""
+    """Return a choice of rows k_iα_i − k_it that is not in general position, or ``None`` if there is no such choice."""
     n, tokens, d = keys.shape
     exact = _integer_keys(keys)
     for m in sizes(n, tokens, d):
         for choice in selections(n, tokens, m):
             rows = [[a - b for a, b in zip(exact[i][alpha], exact[i][t], strict=True)] for i, alpha, t in choice]
             if m > d:
-                # The keys were multiplied by a number; this does not change the range of M.
+                # Keys were multiplied by a number to make them integers, which does not change the range of M.
                 if fmpz_mat([[*row, fmpz(1)] for row in rows]).det() == 0:
                     return choice
             elif fmpz_mat(rows).rank() < m:

@@ -32,14 +32,15 @@ def drive(
     """Draw cases from the strategy, and call ``visit`` on each of them.
 
     Args:
-        cases: the strategy.
-        visit: the function that is called on each case; if it raises an ``Exception`` the case fails, and if it raises
-            another ``BaseException`` the run ends.
+        cases: the strategy from which cases are drawn.
+        visit: the function that is called on each case. If the function raises an ``Exception``, the case fails;
+            another ``BaseException`` ends the run.
         examples: the largest number of cases.
         seed: the seed of all draws.
-        phases: the phases of Hypothesis that are run.
+        phases: the phases of Hypothesis to run, such as generation and shrinking.
         unchecked: the health checks of Hypothesis that are left out.
-        near_copies: whether Hypothesis may follow a case with near copies of it, see :func:`each_case_drawn_anew`.
+        near_copies: whether Hypothesis may follow a case with near copies of the case, see
+            :func:`each_case_drawn_anew`.
     """
 
     @hypothesis_seed(seed)
@@ -85,7 +86,7 @@ def drawing_from_the_seed_alone() -> Iterator[None]:
 
 @contextmanager
 def each_case_drawn_anew() -> Iterator[None]:
-    """Keep Hypothesis from following each case with up to five near copies of it.
+    """Keep Hypothesis from following each case with up to five near copies of the case.
 
     With near copies only about 30 of 50 examples would be distinct, and a kind of case that a strategy draws one time
     in five might be missing. Corner cases such as equal tokens are drawn by the strategies themselves.

@@ -1,13 +1,16 @@
 """Strategies for joint (v, p) problems that satisfy Assumption C, over all inputs or over the supports of v_mm.
 
-The head v̄_mm is the axis e_0, and a prompt along the axis e_1 selects α. Chosen tokens of supports are
-x_iα = Y_i Γ e_0 + h_i e_1 + l_i with h_i ≥ 0. The vectors w_i Y_i (h_i, l_i) sum to zero for positive weights w, so
-that λ = w/Σw is a dual solution. Chosen tokens of non-supports have Γ + s_i in place of Γ.
+A support is an input of label margin exactly Γ, which supports v_mm; a non-support has a larger label margin. The
+normalised head v̄_mm is the axis e_0, and a prompt along the axis e_1 selects α. Chosen tokens of supports are x_iα =
+Y_i Γ e_0 + h_i e_1 + l_i with h_i ≥ 0 and l_i along the other axes. The vectors w_i Y_i (h_i, l_i) sum to zero for
+positive weights w, so that λ = w/Σw is a dual solution of the SVM for v_mm. Chosen tokens of non-supports have Γ + s_i,
+s_i > 0, in place of Γ.
 
 Other tokens of supports are c x_iα + e with ‖e‖ < Γ(1 − c) and c ∈ [0, 1), so that :mod:`generators.optimal_tokens`
-certifies Assumption C. Their e_1-component is at most c h_i, and negative if h_i = 0, so that e_1 separates and p_mm
-exists. The data may then be rotated (if the chosen tokens are independent, so that supports survive rounding), scaled
-by a power of two, permuted, and mapped to keys by a W that keeps e_1: injective, or of lower rank. Nothing is filtered.
+certifies Assumption C. The e_1-component of these tokens is at most c h_i, and negative if h_i = 0, so that e_1
+separates α and p_mm exists. The data may then be rotated (if the chosen tokens are independent, so that supports
+survive rounding), scaled by a power of two, permuted, and mapped to keys by a W that keeps e_1: injective, or of lower
+rank. Nothing is filtered.
 
 One case in five has tokens as users have them, as far as Assumption C allows;
 see :mod:`generators.realistic_joint`.
@@ -32,23 +35,23 @@ from generators.realistic_numbers import is_realistic
 from reference_attention.problem import Dataset
 
 SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)
-"""The values of c in x_it = c x_iα + e."""
+"""The values of c in the tokens x_it = c x_iα + e of supports."""
 REACHES = (0.0, 0.5, 0.875)
-"""The upper bounds of ‖e‖ that are drawn, in units of Γ (1 − c)."""
+"""The upper bounds of ‖e‖ that are drawn for these tokens, in units of Γ (1 − c)."""
 
 DUALS = (1.0, 2.0, 4.0)
-"""The weights w_i: powers of two, so that divisions by them are exact."""
+"""The values of the weights w_i: powers of two, so that divisions by the weights are exact."""
 GAPS = (2.0**-2, 2.0**-3, 2.0**-4, 2.0**-5, 2.0**-6)
-"""The amounts by which other tokens of a non-support lie below its chosen token along e_1, in units of Γ."""
+"""The amounts by which the other tokens of a non-support are below the chosen token along e_1, in units of Γ."""
 
 
 class Chosen(StrEnum):
     """The kinds of chosen tokens; a failing case shrinks to the first."""
 
     COMMON = "common"
-    """All Y_i x_iα equal Γ v̄_mm, as in the paper's example."""
+    """All signed chosen tokens Y_i x_iα equal Γ v̄_mm, as in the paper's example."""
     BALANCED = "balanced"
-    """The Y_i x_iα differ and balance each other orthogonally to v̄_mm, as in Figure 3(a)."""
+    """The signed chosen tokens Y_i x_iα differ; a weighted sum of them is a multiple of v̄_mm, as in Figure 3(a)."""
 
 
 @st.composite
@@ -68,10 +71,10 @@ def joint_cases(
         draw: the function that Hypothesis passes.
         non_supports: whether one or two inputs with a label margin above Γ are added (Theorem 6); otherwise all inputs
             are supports.
-        loose: whether tokens of the non-supports may have a label margin of Γ or more, even above the label margin of
-            α.
-        gaps: the amounts by which other tokens of a non-support may lie below its chosen token along e_1, in units of
-            Γ.
+        loose: whether the other tokens of non-supports may have a label margin of Γ or more, even above that of the
+            chosen token.
+        gaps: the amounts by which the other tokens of a non-support may be below the chosen token along e_1, in units
+            of Γ.
         max_n: the largest number of inputs, before non-supports are added.
         max_T: the largest number of tokens.
         max_d: the largest dimension of tokens.
@@ -115,7 +118,7 @@ def joint_cases(
 def _chosen_tokens(
     draw: DrawFn, n: int, d: int, gamma: float
 ) -> tuple[Float64[np.ndarray, "n d"], Float64[np.ndarray, "n"]]:
-    """Draw x_iα of the supports and their labels."""
+    """Draw the chosen tokens x_iα of n supports, and their labels."""
     labels = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=n, max_size=n)))
     X = np.zeros((n, d))
     if n > 1 and draw(st.sampled_from((Chosen.COMMON, *[Chosen.BALANCED] * 14))) is Chosen.BALANCED:
@@ -124,7 +127,8 @@ def _chosen_tokens(
         weights = np.array(draw(st.lists(st.sampled_from(DUALS), min_size=n, max_size=n)))
         signed = lateral[:-1] * (labels * weights)[:-1, None]
         missing = -signed.sum(axis=0) / weights[-1]
-        # The last token, which makes the sum zero, gets the label for which its e_1-component is not negative.
+        # The last chosen token makes the weighted sum zero; its label is the one for which its e_1-component is not
+        # negative.
         labels[-1] = -1.0 if missing[0] < 0 else 1.0
         lateral[-1] = missing * labels[-1]
         X[:, 1:] = lateral
@@ -136,9 +140,9 @@ def _chosen_tokens(
 def _cone_tokens(
     draw: DrawFn, chosen: Float64[np.ndarray, "d"], count: int, gamma: float, *, few: bool
 ) -> Float64[np.ndarray, "count d"]:
-    """Draw tokens c x_iα + e that e_1 separates from x_iα, with ‖e‖ ≤ (7/8) Γ (1 − c).
+    """Draw other tokens c x_iα + e of a support, with ‖e‖ ≤ (7/8) Γ (1 − c), that e_1 separates from x_iα.
 
-    With ``few`` these tokens are sparse and have few distinct scores.
+    With ``few`` the tokens are sparse and have few distinct scores.
     """
     d = chosen.size
     other_tokens = np.zeros((count, d))
@@ -161,10 +165,11 @@ def _cone_tokens(
 def _non_support(
     draw: DrawFn, T: int, d: int, gamma: float, loose: bool, gaps: tuple[float, ...]
 ) -> tuple[Float64[np.ndarray, "d"], float, Float64[np.ndarray, "t d"]]:
-    """Draw the chosen token of a non-support, with label margin Γ + s, its label, and its other tokens.
+    """Draw the chosen token of a non-support, with label margin Γ + s, the label, and the input's other tokens.
 
     The other tokens have a label margin below Γ (with ``loose``, any) and a smaller e_1-component than the chosen
-    token. The difference is usually so small that p_mm depends on these tokens, while p_relax does not.
+    token. The difference is usually so small that p_mm depends on the other tokens, while p_relax, which ignores
+    non-supports, does not.
     """
     label = draw(st.sampled_from((1.0, -1.0)))
     token = np.array(draw(st.lists(st.integers(-4, 4), min_size=d, max_size=d))) * (gamma / 2)
@@ -188,7 +193,7 @@ def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
     """Return a strategy for W: the identity, an injective matrix, or a matrix of lower rank.
 
     An injective W has small integer entries, is square or tall, and is scaled by a power of two. A W of lower rank
-    drops some coordinates, never e_1, and applies an injective matrix to the others.
+    drops some coordinates, never that of e_1, and applies an injective matrix to the other coordinates.
     """
 
     @st.composite
@@ -205,13 +210,16 @@ def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
         injective_part[draw(st.lists(others, min_size=1, max_size=max(1, d - 2)))] = False
         return np.asarray(draw(injective(int(injective_part.sum()))) @ np.eye(d)[injective_part])
 
-    # With d = 2 a W of lower rank keeps only e_1, so that all keys lie on a line; draw it less often.
+    # With d = 2 a W of lower rank keeps only e_1, so that all keys lie on a line; draw such a W less often.
     often = 1 if d == 2 else 10
     return st.sampled_from((st.none(), injective(), *[of_lower_rank()] * often)).flatmap(lambda chosen: chosen)
 
 
 def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k"]] | None:
-    """Return (log r, R) from ``log_head_radii`` or ``head_radii``, and ``prompt_radii``; None if one is missing."""
+    """Return the logarithms of the head's radii r, and the prompt's radii R; None if one of them is not given.
+
+    The arrays of the case are ``log_head_radii`` or ``head_radii``, and ``prompt_radii``.
+    """
     arrays = case.arrays
     if "prompt_radii" not in arrays or not {"head_radii", "log_head_radii"} & set(arrays):
         return None
@@ -222,11 +230,11 @@ def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarra
 
 
 def radii_of(case: Case) -> list[tuple[float, float]]:
-    """Return the pairs (log r, R) of :func:`schedule_of`; no pair if the arrays are not given."""
+    """Return the pairs (log r, R) of the radii of :func:`schedule_of`, or an empty list if they are not given."""
     log_r, R = schedule_of(case) or (np.empty(0), np.empty(0))
     return list(zip(log_r.tolist(), R.tolist(), strict=True))
 
 
 def relaxed_cases() -> SearchStrategy[Case]:
-    """Return a strategy for cases with one or two non-supports."""
+    """Return a strategy for cases of Theorem 6: one or two inputs have a label margin above Γ."""
     return joint_cases(non_supports=True)

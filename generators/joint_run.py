@@ -1,6 +1,6 @@
-"""A run of normalized joint descent on a case, and the check that the run selects α.
+"""A run of normalized joint descent on head v and prompt p, and the check that the run selects the chosen tokens α.
 
-This check is an assumption of the conjecture on joint descent.
+The conjecture on joint descent assumes that the run selects α.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Descent = Callable[..., JointTrajectory]
 STEPS = 480
 """The number of iterations of a run."""
 RATIOS = (1.0, 0.5, 2.0)
-"""The ratios η_v/η_p of step sizes that are drawn, in units of Θ/Γ."""
+"""The ratios η_v/η_p of the step sizes of v and p that are drawn, in units of Θ/Γ (margins of p_mm and v_mm)."""
 SHARES = (0.5, 0.75, 0.25, 2.0)
-"""The ratios c = η_v/η_p in units of c*, the critical ratio; they are drawn if c* > 0.
+"""The ratios c = η_v/η_p of step sizes in units of c*, the critical ratio; they are drawn if c* > 0.
 
-For c < c* the limit direction p(c) selects α in the non-supports, too; for c ≥ c* it may tie α with other tokens of
-non-supports.
+For c < c* the limit direction of the prompt selects α at all inputs; for c ≥ c* the limit direction may tie α with
+other tokens at inputs that do not support v_mm.
 """
 LEADS = (0.0, 8.0, 32.0)
-"""Multiples of p_mm that are added to a small random start, to give α a lead in logits."""
+"""Multiples of p_mm that are added to a small random start of the prompt, so that α has larger logits."""
 CLEARLY = 0.01
-"""The value below which every 1 − s_iα has to be at the last iterate, so that α counts as selected."""
+"""The number that 1 − s_iα, s_iα the weight of α_i, must not reach at the last step if α counts as selected."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +44,9 @@ class DescentSettings:
     """The settings of a run of normalized joint descent.
 
     Attributes:
-        head, prompt: the start, v(0) and p(0).
+        head, prompt: the starts v(0), shape (d,), and p(0), shape (k,).
         steps: the number of steps.
-        head_step, prompt_step: η_v and η_p.
+        head_step, prompt_step: the step sizes η_v of the head and η_p of the prompt.
     """
 
     head: Float64[np.ndarray, "d"]
@@ -78,15 +78,15 @@ class DescentSettings:
 def descent_settings(
     case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS, leads: bool = True
 ) -> DescentSettings:
-    """Draw settings with the seed of the case: start at v_mm and a small prompt, or one that selects α; η_p = 0.1/Θ.
+    """Draw settings with the seed of the case: v(0) = v_mm, p(0) small or selecting α, step size η_p = 0.1/Θ.
 
     Args:
         case: the case.
         joint: tokens, keys, α and the SVM for v_mm.
         separator: the solution p_mm of ATT-SVM(α).
         steps: the number of steps.
-        leads: whether the start may already favour α, and η_v/η_p is drawn in units of c*; otherwise the prompt is
-            small and random.
+        leads: whether p(0) may already favour α, and η_v/η_p is drawn from :data:`SHARES` if c* > 0; otherwise p(0) is
+            small and random, and the ratio is drawn from :data:`RATIOS`.
     """
     rng = case.rng()
     theta = separator.margin
@@ -102,7 +102,7 @@ def descent_settings(
 
 
 def _critical(joint: Joint) -> float:
-    """Return the critical ratio c*, or 0 if p_relax does not exist."""
+    """Return the critical ratio c* of :data:`SHARES`, or 0 if p_relax of Theorem 6 does not exist."""
     relaxed = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
     return 0.0 if isinstance(relaxed, Infeasible) else critical_ratio(joint, relaxed)
 
@@ -115,21 +115,22 @@ def joint_run(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = ST
 def continue_run(
     steps_to_run: DescentSettings, joint: Joint, run: JointTrajectory, **under_test: Any
 ) -> JointTrajectory:
-    """Continue the run until it is four times as long."""
+    """Continue ``run``, with the step sizes of ``steps_to_run``, until it has four times as many steps."""
     steps = 3 * (len(run.prompts) - 1)
     more = replace(steps_to_run, head=run.heads[-1], prompt=run.prompts[-1], steps=steps).run(joint, **under_test)
     return JointTrajectory(np.concatenate([run.heads, more.heads[1:]]), np.concatenate([run.prompts, more.prompts[1:]]))
 
 
 def largest_nonoptimality(joint: Joint, prompts: Float64[np.ndarray, "s k"]) -> float:
-    """Return the maximum over iterates and inputs of 1 − s_iα."""
+    """Return the maximum over prompts and inputs of 1 − s_iα, where s_iα is the softmax weight of α_i."""
     return math.exp(float(np.max(joint.log_nonoptimality(joint.log_weights(prompts)))))
 
 
 def descent_selects(case: Case) -> Finding:
-    """Run normalized joint descent, and check that it selects α from a quarter of the run on.
+    """Run normalized joint descent, and check that the prompt selects the chosen tokens α.
 
-    From there on every weight s_iα has to exceed ½; at the end every 1 − s_iα has to be less than :data:`CLEARLY`.
+    From a quarter of the run on, every softmax weight s_iα of a chosen token has to exceed ½; at the end every 1 − s_iα
+    has to be less than :data:`CLEARLY`.
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")

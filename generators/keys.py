@@ -1,11 +1,11 @@
 """Strategies for keys: arbitrary, separable by construction, in general position, badly scaled.
 
-Separable keys are built from a direction u of small integers with an entry u_j = ±1. Every difference is
-k_iα_i − k_it = c·a + e with e ⊥ u (integers, by solving for entry j), where
+Separable keys are built from a direction u of small integers with an entry u_j = ±1. Every difference is k_iα_i − k_it
+= c·a + e, where c > 0 is drawn, e ⊥ u has integer entries (entry j is solved for), and either
 
-- a = u: then p_mm = u/‖u‖² if u is a non-negative combination of the differences with c = 1, which one token with
-  e = 0 or two tokens with ±e ensure. Tokens with c = 1 are SVM-neighbours, tokens with c > 1 are not;
-- or a = u_j e_j: the differences are small integers whose product with u is c, and p_mm may have any direction.
+- a = u: then p_mm = u/‖u‖² if u is a non-negative combination of the differences with c = 1, as when one of these has e
+= 0 or two have opposite e. Tokens with c = 1 are SVM-neighbours, tokens with c > 1 are not; - or a = u_j e_j: the
+differences are small integers whose product with u is c, and p_mm may have any direction.
 
 In both cases the product of every difference with u is positive, so that no case has to be filtered.
 """
@@ -21,7 +21,7 @@ from generators.general_position import offending_choice
 from generators.numbers import STYLES, Frame, integers, one_in
 
 NEAR_TIE = 1 + 2.0**-28
-"""A margin above 1 that a comparison with tolerance 1e-8 would take for the margin 1 of an SVM-neighbour."""
+"""A margin above 1, so close that a comparison with tolerance 1e-8 would count the token as an SVM-neighbour."""
 MODERATE_MARGINS = (1.0, 1.0, 1.0, 2.0, 3.0, 1.5, 4.0, NEAR_TIE)
 WIDE_MARGINS = (*MODERATE_MARGINS, 2.0**-6, 1e3)
 
@@ -48,9 +48,9 @@ def separable_keys(
 
     Args:
         draw: the function that Hypothesis passes.
-        frame: the sizes.
+        frame: the sizes n, T and d.
         alpha: the chosen tokens.
-        constrained: a mask of the tokens from which α is separated; the other tokens are arbitrary.
+        constrained: a mask, (n, T), of the tokens from which α_i is separated; the other tokens are arbitrary.
         wide: whether some margins are far smaller or larger than others, which makes convergence slower.
     """
     n, tokens, d = frame.shape
@@ -72,7 +72,7 @@ def separable_keys(
         differences[loose] = draw(frame.entries("nTd", style))[loose]
     bases = draw(frame.entries("nd", style))
     if draw(one_in(4)):
-        # The chosen key becomes a multiple of u, like every key with a = u and e = 0.
+        # Make the chosen key a multiple of u, so that keys whose difference has a = u and e = 0 are multiples, too.
         bases = bases[:, :1] * u
     keys: Float64[np.ndarray, "n T d"] = bases[:, None] - differences
     keys[np.arange(n), alpha] = bases
@@ -89,7 +89,11 @@ def _close(
     multiples: Float64[np.ndarray, "n T"],
     neighbours: Int64[np.ndarray, "m 2"],
 ) -> None:
-    """Make u a combination of the rows of SVM-neighbours: of one token with e = 0, or of two tokens with e and −e."""
+    """Make u a combination of rows k_iα_i − k_it: of one SVM-neighbour with e = 0, or of two with e and −e.
+
+    Args: draw: the function that Hypothesis passes. sideways: the components e, changed in place. multiples: the
+        factors c, changed in place. neighbours: the pairs (i, t) of tokens that may become SVM-neighbours.
+    """
     if len(neighbours) == 0:
         return
     first = tuple(neighbours[draw(st.integers(0, len(neighbours) - 1))])
@@ -111,9 +115,9 @@ def arbitrary_keys(draw: DrawFn, frame: Frame) -> Float64[np.ndarray, "n T d"]:
 def nudge_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
     """Move the keys by a small dyadic perturbation, if necessary, so that they are in general position.
 
-    Perturbations are drawn from a finer grid with every try, so that the share of bad perturbations tends to zero.
-    Entries move by at most 1/(16 d), hence products of differences with u by at most 2·2d/(16 d) = 1/4: separable keys
-    stay separable.
+    Each try draws the perturbation from a finer grid, so that the share of perturbations that fail tends to zero.
+    Entries move by at most 1/(16 d), hence products of differences of keys with u, whose entries are at most 2, by at
+    most 2·2d/(16 d) = 1/4: separable keys stay separable.
     """
     largest = 2.0 ** -(4 + (keys.shape[2] - 1).bit_length())
     nudged, tries = keys, 0
@@ -126,7 +130,7 @@ def nudge_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.
 
 @st.composite
 def rescaled_keys(draw: DrawFn, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
-    """Draw the keys unchanged, or with a factor for each input, for each coordinate, or for all keys (up to 1e±120).
+    """Draw the keys unchanged, or with a factor for each input, for each coordinate, or for all (1e-120 to 1e120).
 
     The factors of inputs and of coordinates are powers of two, hence exact, and separable keys stay separable. The
     factor of all keys may be a power of ten, which rounds every entry by at most half an ulp.

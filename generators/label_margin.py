@@ -1,7 +1,7 @@
 """Exact solution of the paper's (SVM) for the max-margin head v_mm on given features, with positive duals if possible.
 
-(SVM) on signed features f_i = Y_i r_i is ATT-SVM with two tokens f_i and 0 per input, so the same certified solver
-serves both.
+The program (SVM) on the signed features f_i = Y_i r_i (label times feature of input i) is ATT-SVM with two tokens f_i
+and 0 per input, so the same certified solver serves both programs.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (SVM).
 """
@@ -21,11 +21,11 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 @dataclass(frozen=True)
 class LabelMargin:
-    """The solution v_mm, its margins v_mm·f_i ≥ 1 and duals λ with v_mm = Σ λ_i f_i, all exact.
+    """The solution v_mm, the margins v_mm·f_i ≥ 1 of the signed features f_i, and duals λ with v_mm = Σ λ_i f_i, exact.
 
     Attributes:
         checked: the equivalent ATT-SVM with tokens f_i and 0, whose solution is v_mm.
-        margins: v_mm·f_i, n rationals; they are 1 exactly at supports.
+        margins: v_mm·f_i, n rationals; the inputs with margin 1 are the supports.
         duals: λ_i ≥ 0, n rationals; positive at every support if such a dual solution was found.
     """
 
@@ -41,12 +41,12 @@ class LabelMargin:
 
     @property
     def norm_squared(self) -> fmpq:
-        """The square ‖v_mm‖² = 1/Γ², which is Σ λ_i f_i·v_mm = Σ λ_i."""
+        """The square ‖v_mm‖² = 1/Γ², with Γ the label margin; it equals Σ λ_i f_i·v_mm = Σ λ_i."""
         return sum(self.duals, fmpq(0))
 
 
 def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
-    """Return the max-margin head on the signed features Y_i r_i, or ``None`` if no head separates them."""
+    """Return the max-margin head on the signed features Y_i r_i, or ``None`` if no head separates these features."""
     keys = np.stack([features, np.zeros_like(features)], axis=1)
     alpha = np.zeros(len(features), dtype=np.int64)
     checked = checked_margins(keys, alpha)
@@ -66,9 +66,10 @@ def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
 def _complete_solution(
     features: Float64[np.ndarray, "n d"], v: Vector, tight: list[int], guess: Float64[np.ndarray, "n"]
 ) -> list[fmpq] | None:
-    """Return exact duals λ, positive on ``tight``, with Σ λ_i f_i = v; None if these are not found.
+    """Return exact duals λ, positive on ``tight``, with Σ λ_i f_i = v; None if no such duals are found.
 
-    Free unknowns are taken from ``guess``; the others are solved for.
+    The rows of ``features`` are f_i. Free unknowns of the linear system are taken from ``guess``; the other unknowns
+    are solved for.
     """
     d = len(v)
     rows = [exact_vector(features[i]) for i in tight]

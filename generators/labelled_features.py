@@ -27,7 +27,7 @@ from reference_attention.outer_keys import OuterKeys
 from reference_attention.svm.max_margin import Infeasible, max_margin
 
 MOST = (7, 5, 4)
-"""The largest n, k and d."""
+"""The largest number of features n, number of classes k and dimension d."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,9 @@ class LabelledFeatures(Subject, kind="classification", noun="features with class
     Attributes:
         features: h_i, shape (n, d).
         labels: y_i, from 0, shape (n,).
-        counts: how often each feature occurs, its weight in the loss; shape (n,).
+        counts: how often each feature occurs, which is its weight in the loss; shape (n,).
         classes: the number of classes k, at least two.
-        start: vec W(0), shape (k d,); if it is ``None`` a statement chooses its starts.
+        start: the start vec W(0), shape (k d,); ``None`` lets a statement choose starts.
         seed, name: see :class:`generators.subject.Subject`.
 
     Raises:
@@ -86,12 +86,12 @@ class LabelledFeatures(Subject, kind="classification", noun="features with class
 
     @cached_property
     def keys(self) -> OuterKeys:
-        """The keys vec(e_v h_iᵀ) of attention whose tokens are the classes v, stored as their factors."""
+        """The keys vec(e_v h_iᵀ) of attention whose tokens are the one-hot classes e_v, stored as factors."""
         tokens = np.broadcast_to(np.eye(self.classes), (len(self.features), self.classes, self.classes))
         return OuterKeys(np.array(tokens), self.features)
 
     def normalise(self) -> LabelledFeatures:
-        """Return the data with features h/s and W·s, where the power of two s brings max |h| into [1, 2)."""
+        """Return the data with features h/s and start s·W(0), where the power of two s brings max |h| into [1, 2)."""
         largest = float(np.abs(self.features).max())
         scale = 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
         start = None if self.start is None else self.start * scale
@@ -117,8 +117,9 @@ class LabelledFeatures(Subject, kind="classification", noun="features with class
 def label_cases(draw: DrawFn) -> LabelledFeatures:
     """Draw data that are separable by construction.
 
-    Features are h_i = c w_y + δ for distinct vectors w_v of equal norm and random δ. If c is large enough,
-    c(‖w_y‖² − w_y·w_v) + (w_y − w_v)·δ > 0 for all v ≠ y; then W with the rows w_v has positive margins.
+    A feature of class y is h = c w_y + δ for distinct vectors w_v of equal norm, one for each class v, and a random δ.
+    If c is large enough, c(‖w_y‖² − w_y·w_v) + (w_y − w_v)·δ > 0 for all v ≠ y; so W with the rows w_v has positive
+    margins.
     """
     n, k = draw(st.integers(1, MOST[0])), draw(st.integers(2, MOST[1]))
     d = draw(st.integers(1 if k == 2 else 2, MOST[2]))
@@ -129,7 +130,7 @@ def label_cases(draw: DrawFn) -> LabelledFeatures:
     gains = (row_of_label * row_of_label).sum(axis=1, keepdims=True) - row_of_label @ rows.T
     lost = -((row_of_label[:, None] - rows) * noise[:, None]).sum(axis=2)
     least_factor = np.max(np.where(gains > 0, lost / np.where(gains > 0, gains, 1.0), 0.0), axis=1)
-    # c exceeds the necessary value, rounded up to a multiple of ½, by this number.
+    # The factor c is the least sufficient value, rounded up to a multiple of ½, plus this number.
     more = draw(st.sampled_from((0.5, 0.5, 2.0, 8.0)))
     factor = np.maximum(np.ceil(2 * least_factor) / 2, 0.0) + more
     features = factor[:, None] * row_of_label + noise
@@ -150,7 +151,7 @@ def _of_one_length(d: int) -> list[list[float]]:
 
 
 def separable_labels(case: LabelledFeatures) -> Finding:
-    """Check that (e_{y_i} − e_v)ᵀ W h_i > 0 for some W, all i and v ≠ y_i; the solver's answer is checked exactly."""
+    """Check that for some W each feature h_i has the largest logit at its class; the solution is checked exactly."""
     rows, solution = difference_rows(case.keys, case.labels), max_margin(case.keys, case.labels)
     if isinstance(solution, Infeasible):
         proven = is_farkas_proof(rows, solution.exact)

@@ -1,9 +1,9 @@
-"""Trained weights in a user's file: a prompt p or, for data with queries, W or its factors K and Q.
+"""Trained weights in a user's file: a prompt p or, for data with queries, W or factors K and Q of W = KQᵀ.
 
-The names in a file are ``p`` (d,), ``W_trained`` (d, e), and ``K_trained`` (d, m) with ``Q_trained`` (e, m) for
-W = KQᵀ; logits are k_it·p or x_itᵀ W z_i. An array with one more axis, the first, holds the weights at checkpoints of
-training; ``steps`` then has the number of training steps before each checkpoint. :func:`checkpoints_of` checks these
-arrays.
+The names in a file are ``p`` (d,), ``W_trained`` (d, e), and ``K_trained`` (d, m) with ``Q_trained`` (e, m); the logit
+of token t is k_it·p or, for a query z_i, x_itᵀ W z_i. An array with one more axis, the first, holds the weights at
+checkpoints of training; the array ``steps`` then holds the number of training steps before each checkpoint.
+:func:`checkpoints_of` checks the arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRAINED = ("p", "W_trained", "K_trained", "Q_trained")
 STEPS = "steps"
 """The name of the array that holds the number of training steps before each checkpoint."""
 MOST_CHECKPOINTS = 1000
-"""The largest number of checkpoints; the exact comparison of each takes time."""
+"""The largest number of checkpoints; the exact comparison of each checkpoint takes time."""
 FORMS = "p, or with queries W_trained, or K_trained and Q_trained"
 """A list of the names under which trained weights can be given, for messages."""
 
@@ -39,7 +39,7 @@ class LayerWeights:
     Attributes:
         name: ``p``, ``W`` or ``(K, Q)``.
         matrix: p as a column (d, 1), or W (d, e); for factors the exact product KQᵀ with each entry rounded once.
-        factors: K (d, m) and Q (e, m), if these were given.
+        factors: K (d, m) and Q (e, m), if the factors were given; otherwise None.
     """
 
     name: str
@@ -60,7 +60,7 @@ class LayerWeights:
 
     @cached_property
     def exact(self) -> fmpq_mat:
-        """Return the matrix over the rationals; for factors their exact product."""
+        """Return p or W as a matrix of rationals; for factors the exact product KQᵀ."""
         if self.factors is None:
             return rational_matrix(self.matrix)
         K, Q = self.factors
@@ -94,7 +94,7 @@ class Checkpoints:
 
 
 def layer_weights_of(case: Case, values: Mapping[str, Any] | None = None) -> LayerWeights | None:
-    """Return the trained weights of the last checkpoint, or None without weights; see :func:`checkpoints_of`."""
+    """Return the trained weights of the last checkpoint that :func:`checkpoints_of` reads, or None without weights."""
     checkpoints = checkpoints_of(case, values)
     return None if checkpoints is None else checkpoints.last
 
@@ -125,7 +125,7 @@ def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Check
             raise InvalidInput(f"{STEPS}: {first} has no axis of checkpoints; add it in front, or leave out {STEPS}.")
         return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     stacked = {name: array for name, array in arrays.items() if array.ndim == single + 1}
-    if len(stacked) < len(arrays):  # one factor lacks the axis of checkpoints, or an array has too few or too many axes
+    if len(stacked) < len(arrays):  # K or Q lacks the axis of checkpoints, or an array has too few or too many axes
         return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     for name in stacked:
         refuse_truth_values(name, trained[name])
@@ -190,10 +190,10 @@ def check_trained_names(name: str, weights: Mapping[str, Any]) -> None:
 
 
 def _of_shape(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
-    """Return the array if it has the shape.
+    """Return the array ``value``, which must have the given shape.
 
     Raises:
-        InvalidInput: another shape; if it is the transposed shape, as in torch, the message says so.
+        InvalidInput: the array has another shape; for the transposed shape, as in torch, the message says so.
     """
     raw = as_array(name, value, str(shape))
     flipped = raw.shape[::-1]
