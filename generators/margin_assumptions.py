@@ -1,7 +1,8 @@
 """Predicates of assumptions on margins: ATT-SVM is feasible, α is locally optimal, the start lies in a cone.
 
-The solver's answer is checked here against the keys, over the rationals: a solution by the KKT conditions,
-infeasibility by Farkas multipliers. So a wrong answer can never become a finding.
+What the solver of ATT-SVM returns is checked here against the keys, over the rationals: a solution by the KKT
+conditions, infeasibility by Farkas multipliers. So a wrong result of the solver never becomes a finding that an
+assumption holds or fails.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2, Theorem 3.
 """
@@ -40,7 +41,7 @@ def exact_vector(values: Float64[np.ndarray, "d"]) -> Vector:
 
 
 def difference_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int, int], Vector]:
-    """Return the exact rows k_iα_i − k_it, t ≠ α_i, by (i, t)."""
+    """Return the exact rows k_iα_i − k_it, t ≠ α_i, by the pair (i, t) of input and token."""
     (n, T, _), tokens = keys.shape, rational_keys(keys).tolist()
     return {
         (i, t): [a - b for a, b in zip(tokens[i * T + int(alpha[i])], tokens[i * T + t], strict=True)]
@@ -51,7 +52,10 @@ def difference_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int
 
 
 def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> bool:
-    """Return whether weights of rows are Farkas multipliers, proof that no p has positive products with all rows."""
+    """Return whether the weights are Farkas multipliers, which prove that no p has positive products with all rows.
+
+    They are if no weight is negative, some weight is positive, and the weighted sum of the rows is zero.
+    """
     if not set(weights) <= set(rows) or any(w < 0 for w in weights.values()) or not any(weights.values()):
         return False
     d = len(next(iter(rows.values())))
@@ -60,12 +64,12 @@ def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> 
 
 @dataclass(frozen=True, eq=False)
 class ExactRows:
-    """The rows g_j = k_iα_i − k_it, t ≠ α_i, as integers over one denominator, with which arithmetic is fast.
+    """The rows g_j = k_iα_i − k_it, t ≠ α_i, as integers over one common denominator, for fast exact arithmetic.
 
     Attributes:
         pairs: the pair (i, t) of each row.
         numerators: the integers, (m, d).
-        over: the denominator.
+        over: the common denominator.
     """
 
     pairs: list[tuple[int, int]]
@@ -74,7 +78,7 @@ class ExactRows:
 
     @classmethod
     def of(cls, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> ExactRows:
-        """Return the rows of keys, (n, T, d), which may be given as their factors."""
+        """Return the rows of keys, (n, T, d); the keys may be given as products of tokens and queries."""
         n, T, _ = keys.shape
         pairs = [(i, t) for i in range(n) for t in range(T) if t != alpha[i]]
         if not isinstance(keys, OuterKeys):
@@ -90,7 +94,7 @@ class ExactRows:
         return cls(pairs, *fmpq_mat([rows[pair] for pair in pairs]).numer_denom())
 
     def combine(self, weights: Mapping[tuple[int, int], fmpq]) -> tuple[fmpz_mat, fmpq]:
-        """Return Σ w_j g_j as integers, (d, 1), and a rational factor by which they have to be multiplied.
+        """Return the sum of the rows g_j times ``weights`` as integers, (d, 1), with a rational factor of all of them.
 
         Raises:
             KeyError: a weight belongs to no row.
@@ -101,7 +105,7 @@ class ExactRows:
         return self._rows_of(weights).transpose() * numerators, fmpq(1, over * self.over)
 
     def products(self, weights: Mapping[tuple[int, int], fmpq]) -> dict[tuple[int, int], fmpq]:
-        """Return g_j·Σ w_k g_k for every row g_j, by (i, t).
+        """Return, by (i, t), the product of every row with the sum of the rows times ``weights``.
 
         Raises:
             KeyError: a weight belongs to no row.
@@ -109,7 +113,7 @@ class ExactRows:
         if not weights:
             return dict.fromkeys(self.pairs, fmpq(0))
         numerators, over = fmpq_mat(len(weights), 1, list(weights.values())).numer_denom()
-        # Multiply rows by rows first: their products have far fewer digits than the entries of Σ w_k g_k.
+        # Multiply rows by rows first: these products have far fewer digits than the entries of the weighted sum.
         values = ((self.numerators * self._rows_of(weights).transpose()) * numerators).entries()
         unit = fmpq(1, over * self.over * self.over)
         return {pair: x * unit for pair, x in zip(self.pairs, values, strict=True)}
@@ -124,12 +128,12 @@ class ExactRows:
 
 @dataclass(frozen=True)
 class CheckedMargins:
-    """The solution of ATT-SVM(α) and the result of its exact check.
+    """The solution of ATT-SVM(α), or a proof that there is none, and the result of checking it exactly.
 
     Attributes:
         margins: (k_iα_i − k_it)·p_mm by (i, t), exact; empty if ATT-SVM(α) is infeasible.
-        evidence: ‖p_mm‖ and the number of neighbours, or the largest Farkas multipliers; rounded.
-        exact: ‖p_mm‖², or the Farkas multipliers, as JSON.
+        evidence: a text with ‖p_mm‖ and the number of SVM-neighbours, or with the largest Farkas multipliers, rounded.
+        exact: ‖p_mm‖², or the Farkas multipliers, as rationals in text, for JSON.
         proven: whether the exact check succeeded; ``False`` means that the solver's answer is wrong.
     """
 
@@ -155,7 +159,7 @@ class CheckedMargins:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Keys and chosen tokens as a key of a cache; two are equal if their bytes are equal."""
+    """Keys and chosen tokens as the key of a cache: two such keys are equal if the bytes of their arrays are equal."""
 
     content: tuple[bytes | tuple[int, ...], ...]
     keys: Keys = field(compare=False)
@@ -168,18 +172,18 @@ class _Rows:
 
 
 def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins:
-    """Solve ATT-SVM(α) and check the answer over the rationals.
+    """Solve ATT-SVM(α) and check the solution over the rationals.
 
-    If p = Σ λ_j g_j with λ ≥ 0, all margins are at least 1, and exactly 1 where λ > 0, then p is p_mm. These conditions
-    are checked on products of rows, so that p need not be computed. The last results are cached, as several assumptions
-    need the same keys.
+    If p = Σ λ_j g_j for duals λ ≥ 0 of the rows g_j = k_iα_i − k_it, all margins g_j·p are at least 1, and they are
+    exactly 1 where λ_j > 0, then p is p_mm. These conditions are checked on products of rows, so that p need not be
+    computed. The last results are cached, as several assumptions need the same keys.
     """
     return solve_and_check(_Rows.of(keys, alpha))
 
 
 @lru_cache(maxsize=4)
 def solve_and_check(problem: _Rows) -> CheckedMargins:
-    """Solve ATT-SVM(α) and check the answer; the cached part of :func:`checked_margins`."""
+    """Solve ATT-SVM(α) and check the solution, as :func:`checked_margins` says; results are cached."""
     keys, alpha = problem.keys, problem.alpha
     rows = ExactRows.of(keys, alpha)
     solution = max_margin(keys, alpha)
@@ -210,7 +214,7 @@ def solve_and_check(problem: _Rows) -> CheckedMargins:
         numerators, unit = rows.combine(nonzero)
         return [x * unit for x in numerators.entries()]
 
-    # ‖p‖² = Σ λ_j g_j·p = Σ λ_j.
+    # ‖p‖² = Σ λ_j g_j·p = Σ λ_j, since the margin g_j·p is 1 where the dual λ_j is positive.
     square = sum(nonzero.values(), fmpq(0))
     norm = math.sqrt(float(square))
     tight = sum(m == 1 for m in margins.values())
@@ -236,7 +240,7 @@ def optimal_tokens_tied(case: Case) -> Finding:
 
 
 def locally_optimal(case: Case) -> Finding:
-    """Check Definition 2: ATT-SVM(α) is feasible, and every SVM-neighbour scores strictly below its chosen token."""
+    """Check Definition 2: ATT-SVM(α) is feasible, and every SVM-neighbour scores strictly below the chosen token."""
     alpha, scores = case.chosen_tokens, case.problem.scores
     checked = checked_margins(case.problem.exact_keys, alpha)
     if not checked.proven:
@@ -262,9 +266,10 @@ def locally_optimal(case: Case) -> Finding:
 
 
 def separable_optimal_sets(case: Case) -> Finding:
-    """Check that ATT-SVM' is feasible: some choice α_i ∈ O_i = argmax_t γ_it is separated from all non-optimal tokens.
+    """Check that ATT-SVM' is feasible: some p separates an optimal token of each input from all non-optimal tokens.
 
-    All choices are tried if there are at most :data:`MOST_CHOICES`, since ATT-SVM' is feasible if one choice is.
+    ATT-SVM' is the program of Appendix D. All choices of one optimal token per input are tried if there are at most
+    :data:`MOST_CHOICES`; ATT-SVM' is feasible if one of the choices is.
     """
     keys, scores = case.problem.keys, case.problem.scores
     best = scores == scores.max(axis=1, keepdims=True)
@@ -294,9 +299,10 @@ MOST_CHOICES = 4096
 def only_non_optimal(
     keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]
 ) -> tuple[Float64[np.ndarray, "m T d"], Int64[np.ndarray, "m"]]:
-    """Return keys and chosen tokens whose ATT-SVM has exactly the constraints of ATT-SVM' for the choice α.
+    """Return keys and chosen tokens whose ATT-SVM has exactly the constraints of ATT-SVM' for the optimal tokens α.
 
-    Optimal tokens other than α are replaced by a non-optimal token; inputs without a non-optimal token are left out.
+    Optimal tokens that α does not choose are replaced by a non-optimal token; inputs without a non-optimal token are
+    left out.
     """
     blocks, chosen = [], []
     for block, row, a in zip(keys, scores, alpha, strict=True):
@@ -313,8 +319,8 @@ def only_non_optimal(
 def in_cone(case: Case) -> Finding:
     """Check exactly that p(0) lies in the cone C_{μ,R}(p_mm(α)): cos(p(0), p_mm) ≥ 1 − μ and ‖p(0)‖ ≥ R.
 
-    Squares are compared. μ and R are the arrays ``cone_mu`` and ``cone_radius``, of shape (), of the case. Without a
-    start the assumption holds: the statement then chooses starts inside the cone.
+    Squares are compared, so that nothing is rounded. The arrays ``cone_mu`` and ``cone_radius`` of the case, of shape
+    (), are μ and R. Without a start p(0) the assumption holds: the statement then chooses starts inside the cone.
     """
     if case.start is None:
         return Finding(True, "no start is given; a start inside the cone is drawn")

@@ -2,9 +2,9 @@
 
 The function of a :class:`Relation` takes data and a random generator, and returns the changed data, or None if the
 change does not apply, for instance because it would not be exact in float64. Nothing is rounded, so ties and neighbours
-do not change. Starts, radii, steps and directions are changed together with the data.
+of tokens do not change. Starts, radii, step sizes and directions are changed together with the data.
 
-A statement lists in ``varies`` the relations that may change its verdict, each with a reason.
+A statement's ``varies`` lists the relations that may change the verdict on the statement, each with a reason.
 
 Reference: Chen, Cheung, Yiu, *Metamorphic Testing: A New Approach for Generating Next Test Cases*, 1998.
 """
@@ -36,7 +36,7 @@ from reference_attention.sequence_dataset import SequenceDataset
 Array = Float64[np.ndarray, "..."]
 Change = Callable[[Any, np.random.Generator], Subject | None]
 Linear = Callable[[Array], Array]
-"""The type of linear maps along the last axis; they raise :class:`Inexact` if a result is not exact in float64."""
+"""The type of linear maps of vectors along the last axis; they raise :class:`Inexact` instead of rounding a number."""
 
 PROMPTS = ("q", "q1", "q2", "q_other", "p_1", "p_2", "prompt", "start_prompts")
 """Names of arrays of a case that hold prompts along their last axis."""
@@ -46,7 +46,7 @@ HEADS = ("start_head",)
 """Names of arrays of a case that hold heads v."""
 FACTORS = ("K0", "Q0")
 KNOWN = {*PROMPTS, *LENGTHS, *HEADS, *FACTORS, *HEAD_ARRAYS, PENALTY, "u", "eta", "cone_mu", "head_radii"}
-"""Names of all arrays that relations can change; no relation applies to a case with other arrays."""
+"""Names of all arrays that relations can change; no relation applies to a case with an array of another name."""
 DIRECTIONS = ("q", "q1", "q2", "q_other")
 """Names of arrays that hold directions, whose norm does not matter."""
 LINEAR_LOSS = "correlation"
@@ -64,7 +64,7 @@ class Relation:
     Attributes:
         name: the name in kebab-case, under which reports count uses of the relation.
         says: a description of the change, as a clause.
-        change: the function (data, generator) → changed data; None if the change does not apply.
+        change: the function (data, random generator) → changed data, or None if the change does not apply.
     """
 
     name: str
@@ -72,12 +72,12 @@ class Relation:
     change: Change
 
     def apply(self, subject: Subject) -> Subject | None:
-        """Change the data, with random numbers from the seed of the data; return None if the change does not apply."""
+        """Return the changed data, with random numbers from the seed of the data; None if the change does not apply."""
         rng = np.random.default_rng((subject.seed, *self.name.encode()))
         try:
             return self.change(subject, rng)
         except (Inexact, InvalidInput):
-            # The change would round, or the changed data are invalid.
+            # The change would round a number, or the changed data are invalid.
             return None
 
 
@@ -92,7 +92,7 @@ def relations_on(subject: Subject, varies: Collection[str] = ()) -> list[tuple[R
 
 
 def relation_of(subject: Subject, varies: Collection[str] = ()) -> tuple[Relation, Subject] | None:
-    """Return a relation of :func:`relations_on`, drawn with the seed of the data; None if no relation applies."""
+    """Return a random one of :func:`relations_on`, drawn with the seed of the data; None if no relation applies."""
     order = np.random.default_rng((subject.seed, len(RELATIONS))).permutation(len(RELATIONS))
     return next(_applicable(subject, varies, [RELATIONS[k] for k in order]), None)
 
@@ -108,7 +108,7 @@ def _applicable(
 
 
 def relation_named(name: str) -> Relation:
-    """Return the relation with this name.
+    """Return the relation with the given name.
 
     Raises:
         InvalidInput: no relation has this name.
@@ -145,7 +145,7 @@ def _with_zero(x: Array) -> Array:
 
 
 def _rotation(d: int, rng: np.random.Generator) -> Linear:
-    """Return the map that rotates the plane of two axes by the angle arctan(4/3), and multiplies everything by 5."""
+    """Return the map that rotates the plane of two random axes by arctan(4/3), and multiplies all coordinates by 5."""
     if d < 2:
         raise Inexact
     i, j = rng.permutation(d)[:2]
@@ -162,9 +162,9 @@ def _rotation(d: int, rng: np.random.Generator) -> Linear:
 
 
 def _reflection(d: int, rng: np.random.Generator) -> Linear:
-    """Return the reflection I − ½uuᵀ on four axes, u = (±1, ±1, ±1, ±1), an orthogonal map.
+    """Return the reflection I − ½uuᵀ for a random u with four entries ±1 and zeros elsewhere, an orthogonal map.
 
-    If there are fewer than four axes, coordinates of zero are added.
+    If there are fewer than four axes, the map first adds coordinates that are zero.
     """
     size = max(d, 4)
     axes, signs = rng.permutation(size)[:4], rng.choice((1.0, -1.0), 4)
@@ -184,13 +184,13 @@ def _reflection(d: int, rng: np.random.Generator) -> Linear:
 
 
 def _data_of(case: Case) -> Dataset | QueryDataset | SequenceDataset | None:
-    """Return the dataset of tokens from which keys and scores were computed; None if the case has none."""
+    """Return the tokens, head and labels from which keys and scores were computed; None if the case has only these."""
     return case.queried or case.sequence or case.dataset
 
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """A case that relations can change, with methods that return it with some parts replaced."""
+    """A case that relations can change, with methods that return the case with some parts replaced."""
 
     case: Case
 
@@ -207,7 +207,7 @@ class _Values:
             raise Inexact
 
     def with_data(self, data: Dataset | QueryDataset | SequenceDataset, **changed: Any) -> Case:
-        """Return the case with another dataset of tokens, and the problem computed from it."""
+        """Return the case with another dataset of tokens, and with the problem computed from that dataset."""
         name = "sequence" if isinstance(data, SequenceDataset) else "dataset"
         name = "queried" if isinstance(data, QueryDataset) else name
         return self.case.replace(**{name: data, "problem": data.problem}, **changed)
@@ -216,13 +216,13 @@ class _Values:
         return self.case.replace(problem=Problem(keys, scores, self.case.problem.loss), **changed)
 
     def arrays(self, **by_name: Linear) -> Mapping[str, Array]:
-        """Return the arrays of the case, where each function is applied to the array that has its name."""
+        """Return the arrays of the case, with each given function applied to the array of the same name."""
         arrays = {name: np.asarray(x) for name, x in self.case.arrays.items()}
         return MappingProxyType({name: by_name[name](x) if name in by_name else x for name, x in arrays.items()})
 
 
 def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
-    """Return the case with its inputs in the given order, in which an input may occur several times or not at all."""
+    """Return the case with the inputs in the given order, which may repeat inputs or leave them out."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     alpha = None if case.alpha is None else case.alpha[order]
     of_inputs = {name: (lambda x: x[order]) for name in ("head_features", "head_labels")}
@@ -252,10 +252,11 @@ def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
 
 
 def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | None, unit: float = 1.0) -> Case:
-    """Apply orthogonal maps to keys and to tokens; the map of keys is ``unit`` times an orthogonal map.
+    """Apply an orthogonal map to tokens, and ``unit`` times an orthogonal map to keys.
 
-    Directions get the map of keys, too. Other prompts would need this map divided by unit²; so unless unit = 1, the
-    change does not apply to a case with other prompts.
+    Args: case: the case. of_prompts: the map of keys, and of directions; None for the identity. Other prompts would
+        need this map divided by unit²; so unless unit = 1, the change does not apply to a case with other prompts.
+        of_tokens: the map of tokens and heads; None for the identity. unit: the factor of the map of keys.
     """
     values, data, problem = _Values(case), _data_of(case), case.problem
     keys, tokens = of_prompts or (lambda x: x), of_tokens or (lambda x: x)
@@ -283,7 +284,7 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
         W = np.ascontiguousarray(keys(tokens(data.key_query).T).T)
         turned = values.with_data(replace(data, X=tokens(data.X), v=tokens(data.v), W=W), **changed)
         if not np.array_equal(turned.problem.keys, keys(problem.keys)):
-            # X Wᵀ is rounded, and in the new coordinates it is rounded differently.
+            # The keys X Wᵀ are rounded, and in the new coordinates they are rounded differently.
             raise Inexact
         return turned
     if data is not None:
@@ -293,7 +294,7 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
 
 
 def _sizes(case: Case) -> tuple[int, int]:
-    """Return the dimensions of keys (or queries) and of tokens; the latter is 0 if the case has no tokens."""
+    """Return the dimension of keys (of queries, if W is trained), and that of tokens, 0 if there are none."""
     data = _data_of(case)
     if data is None:
         return case.problem.d, 0
@@ -303,7 +304,7 @@ def _sizes(case: Case) -> tuple[int, int]:
 def _case_in_coordinates(
     case: Case, rng: np.random.Generator, map_of: Callable[[int, np.random.Generator], Linear], unit: float = 1.0
 ) -> Case:
-    """Change the basis of keys, of tokens, or of both."""
+    """Change the coordinates of keys, of tokens, or of both, by maps that ``map_of`` returns for a dimension."""
     d, token_size = _sizes(case)
     changed = int(rng.integers(3)) if token_size and unit == 1.0 else 0
     of_prompts = map_of(d, rng) if changed != 1 else None
@@ -312,7 +313,7 @@ def _case_in_coordinates(
 
 
 def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
-    """Add a vector to all keys of each input; this changes neither the softmax nor the risk L."""
+    """Add a vector to all keys of each input, which changes neither the softmax weights nor the risk L."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     if "eta" in case.arrays:
         # The bound 1/L_p on a step size (Lemma 6) depends on the keys, not only on their differences.
@@ -326,19 +327,19 @@ def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
     if not by.any():
         return None
     shifted = values.with_data(replace(data, X=_exact_sum(data.X, by)))
-    # If the products X Wᵀ are rounded, differences of keys may change; then the relation does not apply.
+    # If the keys X Wᵀ are rounded, differences of keys may change; in that case the relation does not apply.
     old, new = ((keys - keys[:, :1]) for keys in (problem.keys, shifted.problem.keys))
     return shifted if np.array_equal(old, new) and problem.factors is None else None
 
 
 def _in_units(case: Case, keys: float, tokens: float = 1.0, scores: float = 1.0) -> Case:
-    """Multiply keys, tokens and scores by powers of two."""
+    """Multiply keys, tokens and scores by the powers of two ``keys``, ``tokens`` and ``scores``."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     if scores != 1.0 and any(name in case.arrays for name in HEAD_ARRAYS):
         raise Inexact
     by = dict.fromkeys((*LENGTHS, *PROMPTS), 1 / keys) | {"eta": 1 / keys**2 / scores, "Q0": 1 / keys}
     by |= dict.fromkeys(("head_radii", *HEADS), scores / tokens) | {PENALTY: scores / tokens**2}
-    # A direction has no unit.
+    # Directions are not multiplied, since their length does not matter.
     arrays = values.arrays(
         **{name: (lambda x, f=factor: _scale(x, f)) for name, factor in by.items() if name not in DIRECTIONS}
     )
@@ -414,7 +415,7 @@ def _contexts(case: NextTokens, order: Int64[np.ndarray, "m"]) -> NextTokens:
 
 def _tokens_permuted(subject: Subject, rng: np.random.Generator) -> Subject | None:
     if isinstance(subject, Case):
-        # Of several tokens with the highest score the first is the optimal one, so tokens of equal score keep their
+        # The optimal token is the first of the tokens with the highest score, so tokens of equal score keep their
         # order.
         data = subject.sequence
         X = subject.problem.keys if subject.sequence is None else subject.sequence.X
@@ -583,7 +584,7 @@ RUNS: Mapping[str, str] = MappingProxyType(
         "descent-selects": "normalized steps go back and forth, so that the last digits decide where a run ends",
     }
 )
-"""Assumption id → reason why the assumption may hold only before or only after a change: a run in floats decides it."""
+"""Assumptions decided by a run in floats, which may hold only before or only after a change: id → reason."""
 
 RELATIONS: tuple[Relation, ...] = (
     Relation("inputs-permuted", "inputs are in another order", _inputs_permuted),
@@ -610,4 +611,4 @@ RELATIONS: tuple[Relation, ...] = (
         _written_and_read,
     ),
 )
-"""All relations."""
+"""All metamorphic relations."""

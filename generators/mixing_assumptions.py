@@ -1,6 +1,6 @@
-"""Predicates of assumptions under which the optimal attention is a known mixture, decided over the rationals.
+"""Predicates of assumptions under which optimal attention is a known mixture of several tokens, decided exactly.
 
-The tokens that optimal attention selects are computed here from their scores, without a solver.
+The tokens that get weight under optimal attention are computed here from the scores, without a solver.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -22,11 +22,11 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.general_svm import GeneralSvm, general_svm
 
 PENALTY = "penalty"
-"""The name of the array of a case that holds the penalty λ, shape (1,)."""
+"""The name of a case's array that holds the penalty λ of the head vᵀx − λ‖x‖², shape (1,)."""
 
 
 def penalty_of(case: Case) -> fmpq:
-    """Return λ of the head vᵀx − λ‖x‖²."""
+    """Return the penalty λ of the head vᵀx − λ‖x‖²."""
     return rational(float(case.arrays[PENALTY].ravel()[0]))
 
 
@@ -37,19 +37,22 @@ def exact_scores(data: QueryDataset) -> list[Vector]:
 
 
 def thresholds(scores: Sequence[fmpq]) -> Vector:
-    """Return each token's threshold Σ_u max(γ_u − γ_t, 0): optimal attention selects t if and only if 2λ is larger."""
+    """Return each token's threshold Σ_u max(γ_u − γ_t, 0): token t gets weight if and only if 2λ is larger.
+
+    This concerns optimal attention to orthonormal tokens with scores γ_t under the head vᵀx − λ‖x‖².
+    """
     return [sum((max(other - score, fmpq(0)) for other in scores), fmpq(0)) for score in scores]
 
 
 def selected_sets(case: Case) -> Bool[np.ndarray, "n T"]:
-    """Return the mask (n, T) of the tokens that optimal attention selects, for orthonormal tokens."""
+    """Return the mask, (n, T), of the tokens that get weight under optimal attention, if tokens are orthonormal."""
     assert case.queried is not None
     twice = 2 * penalty_of(case)
     return np.array([[x < twice for x in thresholds(row)] for row in exact_scores(case.queried)], dtype=np.bool_)
 
 
 def quadratic_head(case: Case) -> Finding:
-    """Check that the head is vᵀx − λ‖x‖² with λ > 0, that the loss is −u, and that labels are +1."""
+    """Check that the head is vᵀx − λ‖x‖² with λ > 0, that the loss is ℓ(u) = −u, and that all labels are +1."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     if PENALTY not in case.arrays or case.arrays[PENALTY].size != 1:
@@ -74,7 +77,10 @@ def orthonormal_tokens(case: Case) -> Finding:
 
 
 def decided_attention(case: Case) -> Finding:
-    """Check that 2λ is no token's threshold; then weight on an unselected token raises the risk to first order."""
+    """Check that 2λ is not the threshold (:func:`thresholds`) of any token.
+
+    Otherwise the risk would not grow to first order in the weight of an unselected token.
+    """
     finding = quadratic_head(case)
     if not finding.holds or case.queried is None:
         return Finding(None, finding.evidence)
@@ -91,9 +97,10 @@ def decided_attention(case: Case) -> Finding:
 def attainable_attention(case: Case) -> Finding:
     """Check that some W attains the optimal ratios of the selected tokens' weights, and that Gen-SVM is feasible.
 
-    Let O_i be the selected tokens of input i, s⋆ their optimal weights, and E_it = (x_iα − x_it) z_iᵀ for t ∈ O_i. The
-    ratios can be attained if and only if Π (s⋆_iα/s⋆_it)^c_it = 1 for all coefficients c with Σ c_it E_it = 0, which is
-    decided over the rationals. The solver's answer to Gen-SVM is checked against its constraints.
+    Let O_i be the selected tokens of input i, α_i the first of them, s⋆ their optimal weights, z_i the query, and E_it
+    = (x_iα − x_it) z_iᵀ for t ∈ O_i. The ratios can be attained if and only if Π (s⋆_iα/s⋆_it)^c_it = 1 for all
+    coefficients c with Σ c_it E_it = 0, which is decided over the rationals. The solver's W is checked against the
+    constraints of Gen-SVM, which gives the tokens of O_i equal logits and separates them from the others.
     """
     finding = quadratic_head(case)
     if not finding.holds or case.queried is None:
@@ -122,12 +129,12 @@ def attainable_attention(case: Case) -> Finding:
 
 
 def _consistent(rows: list[Vector], ratios: Vector) -> bool:
-    """Return whether every dependency Σ c_j row_j = 0 has Π ratio_j^c_j = 1."""
+    """Return whether Π ratio_j^c_j = 1 for all coefficients c of linear dependencies Σ c_j row_j = 0."""
     kernel, rank = fmpq_mat(rows).transpose().rref()
     m = len(rows)
     pivots = [next(j for j in range(m) if kernel[r, j] != 0) for r in range(int(rank))]
     for free in (j for j in range(m) if j not in pivots):
-        # This is the dependency row_free = Σ_r kernel[r, free] row_pivot(r).
+        # The dependency of row ``free`` on the pivot rows: row_free = Σ_r kernel[r, free] row_pivot(r).
         shares = {p: kernel[r, free] for r, p in enumerate(pivots)} | {free: fmpq(-1)}
         common = fmpz(1)
         for share in shares.values():

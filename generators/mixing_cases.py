@@ -1,13 +1,13 @@
 """Strategy for data whose optimal attention is a known mixture: orthonormal tokens, head vᵀx − λ‖x‖², all dyadic.
 
 Tokens are signed unit vectors, usually mapped by dyadic reflections I − ½uuᵀ, where u has four entries ±1. The number
-2λ is drawn relative to the thresholds above which another token is selected: between two thresholds, very near a
-threshold, on a threshold, below all thresholds (one token is selected) or above all thresholds (all tokens are
-selected).
+2λ is drawn relative to the thresholds (:func:`.thresholds`) above which a further token gets weight: between two
+thresholds, very near a threshold, on a threshold, below all positive thresholds (one token gets weight) or above all
+thresholds (all tokens get weight).
 
-Queries are linearly independent, so that any log-ratios can be attained and any sets separated. If the rows
-(x_iα − x_it) z_iᵀ are independent anyway, queries may also be the first tokens of inputs, or have fewer than n
-dimensions. An input may occur twice.
+Queries z_i are linearly independent, so that some W attains any log-ratios of weights and separates any sets of tokens.
+If the rows (x_iα − x_it) z_iᵀ are independent anyway, queries may also be the first tokens of inputs, or have fewer
+than n dimensions. An input may occur twice.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -31,9 +31,9 @@ from reference_attention.exact import rational_matrix, to_float
 from reference_attention.query_dataset import QueryDataset
 
 MOST = (3, 5, 6)
-"""The largest n, T and d."""
+"""The largest number of inputs n, number of tokens T and dimension d."""
 TOKENS = (4, 3, 5, 2)
-"""The values of T; a failing case shrinks to the first, with which two tokens may be selected and two get no weight."""
+"""The values of T; a failing case shrinks to the first, at which two tokens may get weight and two none."""
 BESIDE = 2.0**-16
 """The distance between 2λ and a threshold in a near tie."""
 
@@ -41,7 +41,7 @@ Tokens = Float64[np.ndarray, "n T d"]
 
 
 class PenaltyPlace(StrEnum):
-    """The position of 2λ relative to the thresholds; a failing case shrinks to the first."""
+    """The position of 2λ relative to the thresholds of tokens; a failing case shrinks to the first position."""
 
     BETWEEN = "between two thresholds"
     ONE = "one token is selected"
@@ -63,7 +63,8 @@ def mixing_cases(
     Args:
         draw: the function that Hypothesis passes.
         where: the positions that 2λ may have relative to the thresholds of the first input.
-        attainable: whether 2λ is on no threshold of any input, and all log-ratios and sets can be attained.
+        attainable: whether 2λ must not be a threshold of any input, so that some W attains optimal attention in the
+            limit.
     """
     inputs, _, dims = MOST
     n, T = draw(st.integers(1, inputs)), draw(st.sampled_from(TOKENS))
@@ -72,7 +73,7 @@ def mixing_cases(
     X = draw(orthonormal_tokens(frame))
     v = draw(integers((d,), -8, 8, most=(dims,))) / draw(st.sampled_from((2.0, 1.0, 8.0)))
     if np.ptp(X[0] @ v) == 0:
-        # With equal scores 2λ > 0 is above all thresholds; use the scores T, …, 1 instead.
+        # With equal scores all thresholds are 0, so that 2λ > 0 is above them; use the scores T, …, 1 instead.
         v = v + np.arange(T, 0, -1) @ X[0]
     place = draw(st.sampled_from(where))
     twin = n > 1 and draw(one_in(6))
@@ -89,7 +90,7 @@ def mixing_cases(
 
 @st.composite
 def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
-    """Draw signed unit vectors, usually mapped by reflections with dyadic entries."""
+    """Draw orthonormal tokens: unit vectors times ±1, usually mapped by reflections with dyadic entries."""
     T, d = frame.tokens, frame.d
     axes = np.argsort(draw(frame.integers("nd", 0, 9)), axis=1, kind="stable")[:, :T]
     X = draw(frame.choices("nT", (1.0, -1.0)))[:, :, None] * np.eye(d)[axes]
@@ -101,9 +102,9 @@ def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
 
 
 def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[np.ndarray, "n e"]:
-    """Draw queries such that they (but for ``twin``) or the rows (x_iα − x_it) z_iᵀ are linearly independent.
+    """Draw queries z_i such that these, or the rows (x_iα − x_it) z_iᵀ, are linearly independent.
 
-    With ``twin`` the first two inputs are equal, and get the same query.
+    With ``twin`` the first two inputs are equal, and get the same query; only the other queries are independent.
     """
     n, inputs = len(X), MOST[0]
     if not twin and draw(one_in(3)) and _independent(X, X[:, 0]):
@@ -113,7 +114,7 @@ def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[
     if not twin and e < n and _independent(X, independent):
         return independent
     queries = np.pad(independent, ((0, 0), (0, max(n - e, 0))))
-    # The query of the twin is copied below.
+    # The query of the second of two equal inputs is copied below.
     rows = [i for i in range(n) if not (twin and i == 1)]
     shift = 0.0
     while int(rational_matrix(queries[rows]).rank()) < len(rows):

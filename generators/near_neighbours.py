@@ -11,14 +11,14 @@ from reference_attention.svm.margin_excess import margins_beyond_one
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 CLOSE = 2.0**-10
-"""Tokens of margin below 1 + CLOSE are moved, because float64 would not resolve the cone around p_mm."""
+"""Tokens of margin between 1 and 1 + CLOSE are moved, because float64 would not resolve the cone around p_mm."""
 
 
 def without_near_neighbours(case: Case) -> Case:
-    """Change margins just above 1 (below 1 + :data:`CLOSE`) to about 2; p_mm, its neighbours and α do not change.
+    """Change margins just above 1 (below 1 + :data:`CLOSE`) to about 2; p_mm, SVM-neighbours and α do not change.
 
-    With a token that is almost a neighbour, the cone begins at norms at which float64 does not resolve logits. The
-    token's constraint is inactive, and stays inactive if k_α − k_t is doubled.
+    With a token that is almost an SVM-neighbour, the cone of Theorem 3 begins at norms at which float64 does not
+    resolve logits. The token's constraint is inactive, and remains inactive if k_α − k_t is doubled.
     """
     solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):

@@ -1,4 +1,7 @@
-"""The limits of training on next-token data and the reasons for them, as ``theorems explain`` prints them.
+"""The limits of training on next-token data, with reasons, as ``theorems explain`` prints them.
+
+The support S_j of a context j is the set of observed next tokens. The extended support Ŝ_j ⊇ S_j has all alternatives
+(possible next tokens) that keep probability in the limit; training rules out the others.
 
 References: arXiv 2402.18551; the statement ntp-extended-supports.
 """
@@ -31,11 +34,11 @@ from reference_attention.next_token.subspace_split import Split
 from reference_attention.svm.max_margin import Infeasible
 
 SHOWN = 3
-"""The largest number of contexts that are named as the reason for a tie."""
+"""The largest number of contexts that a sentence names as the reason why a token is not ruled out."""
 MOST_SHOWN = 30
 """The largest number of contexts that get a sentence each."""
 MOST_NAMED = 8
-"""The number of tokens of a longer list that are shown; a list of at most one token more is shown in full."""
+"""The number of tokens shown of a long list; a list with at most one token more is shown in full."""
 
 
 @runtime_checkable
@@ -60,9 +63,9 @@ class PartLimits:
     Attributes:
         contexts: the indices of the contexts in the data.
         problem: the contexts, with their alternatives and counts.
-        supports: the extended supports Ŝ.
-        svm: the max-margin solution θ_mm.
-        minimum: the finite minimum θ_⋆.
+        supports: the extended supports Ŝ of the contexts.
+        svm: the max-margin solution θ_mm, whose direction W takes in the limit.
+        minimum: the minimum θ_⋆ of the loss in the subspace F, the limit of the part of W in F.
     """
 
     contexts: tuple[int, ...]
@@ -105,7 +108,7 @@ class NextTokenLimits:
 
     @cached_property
     def _at(self) -> dict[int, tuple[PartLimits, int]]:
-        """Context → the part that contains the context, and the context's index in this part."""
+        """For each context, the part that contains the context, and the context's index in that part."""
         return dict(sorted((j, (part, k)) for part in self.parts for k, j in enumerate(part.contexts)))
 
     @property
@@ -134,12 +137,12 @@ class NextTokenLimits:
         return self._weighted(float(part.minimum.value.mid()) for part in self.parts)
 
     def _weighted(self, values: Iterable[float]) -> float:
-        """Return the mean of the parts' values, weighted by the number of occurrences of their contexts."""
+        """Return the mean of ``values``, one for each part, weighted by how often the part's contexts occur."""
         sizes = [int(part.problem.counts.sum()) for part in self.parts]
         return sum(size * value for size, value in zip(sizes, values, strict=True)) / sum(sizes)
 
     def ends_on(self, j: int) -> dict[str, float]:
-        """Return the limit probabilities after context j by token, if they are positive, in decreasing order."""
+        """Return the positive limit probabilities of tokens after context j, by token, in decreasing order."""
         part, k = self._at[j]
         shares = part.minimum.shares[k]
         tokens_with_share = [(float(shares[v]), int(v)) for v in np.flatnonzero(part.supports.sets[k])]
@@ -160,9 +163,9 @@ class NextTokenLimits:
         return [self.case.alternative(j, int(v)) for v in np.flatnonzero(extra)]
 
     def why_tied(self, j: int) -> list[str]:
-        """Return contexts that together prove that no W rules out the tied tokens after context j.
+        """Return contexts that together prove that no W rules out the tokens of :meth:`ties` after context j.
 
-        The contexts belong to one proof; other proofs may exist.
+        These contexts occur in the proof that was found; other proofs may exist.
         """
         part, k = self._at[j]
         problem = part.problem
@@ -231,6 +234,6 @@ def _entropy(problem: MasterProblem) -> float:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Join names by commas; of a long list only the first few are shown."""
+    """Join names by commas; for a long list only the first few, and the number of the rest."""
     omitted = len(names) - MOST_NAMED
     return ", ".join(names) if omitted <= 1 else f"{', '.join(names[:MOST_NAMED])} and {omitted} more"

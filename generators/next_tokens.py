@@ -24,9 +24,9 @@ from reference_attention.next_token.master_problem import MasterProblem, unconne
 from reference_attention.problem import checked_array
 
 MOST_ENTRIES = 200
-"""The largest number of entries of W, V times the embedding dimension, for which statements are verified."""
+"""The largest number of entries of W, tokens times dimension, for which statements are verified on a corpus."""
 MOST_PAIRS = 400
-"""The largest number of pairs of context and token for which statements are verified."""
+"""The largest number of pairs of context and token for which statements are verified on a corpus."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +34,14 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
     """Embeddings of contexts with counts of next tokens, or embeddings of tokens with samples and labels.
 
     Attributes:
-        embeddings: h_j of the contexts, (m, d); if samples are given, e_v of the tokens, (K, d).
-        counts: how often each of V tokens followed context j, (m, V).
-        samples: token ids of each sequence, (n, T), padded at the end with −1; the attention of the last token is
-            trained.
+        embeddings: the vectors h_j of contexts, (m, d); if samples are given, the vectors e_v of tokens, (K, d).
+        counts: how often each of V tokens followed each context, (m, V).
+        samples: token ids of each sequence, (n, T), padded at the end with −1; attention is trained with the last token
+            as the query.
         labels: the token id to predict for each sequence, (n,).
-        start: θ_0 = vec(W_0), row by row, (D,).
-        step: the step size η of gradient descent; if it is 0, statements use a value of at most 1/β.
+        start: the start vec(W) of training, row by row, (D,), where D is the number of trained entries.
+        step: the step size η of gradient descent; if η is 0, statements use a step size of at most 1/β, β the
+            smoothness.
         vocabulary: names of the tokens; without these, ids are shown.
         windows: names of the contexts; without these, embeddings are shown.
         seed, name: see :class:`generators.subject.Subject`.
@@ -122,8 +123,8 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
     def normalise(self) -> NextTokens:
         """Return the data with embeddings divided by a power of two s that brings max |embedding| into [1, 2).
 
-        Nothing is rounded. The vectors of alternatives are then divided by s or, for sequences, by s², because they are
-        products of two embeddings; θ is multiplied by this number, and η by its square.
+        Nothing is rounded. Logits are thereby divided by s or, for sequences, whose logits are products of two
+        embeddings, by s²; the start is multiplied by the same number, and the step size by the square of that number.
 
         Raises:
             InvalidInput: a magnitude would leave the range in which scaling is exact.
@@ -140,12 +141,12 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @property
     def tokens(self) -> int:
-        """The number of tokens."""
+        """The number of tokens of the vocabulary."""
         return len(self.embeddings) if self.counts is None else int(self.counts.shape[1])
 
     @property
     def problem_rows(self) -> np.ndarray:
-        """The array with a row for each context: embeddings, or sequences."""
+        """The array with a row for each context (embeddings) or for each sequence (samples)."""
         return self.embeddings if self.samples is None else self.samples
 
     @property
@@ -157,7 +158,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @cached_property
     def problem(self) -> MasterProblem:
-        """The loss of the data as a problem: contexts with their alternatives and counts.
+        """The loss of the data as a problem: contexts with alternatives (possible next tokens) and their counts.
 
         Raises:
             InvalidInput: see :func:`reference_attention.next_token.attention_samples.attention_problem`.
@@ -199,7 +200,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @property
     def too_large(self) -> str:
-        """Return why the data are too large for statements to be verified on them; an empty text if they are not."""
+        """Return why the data are too large for statements to be verified on them; "" if they are not too large."""
         pairs = 0 if self.counts is None or not self.windows else self.counts.size
         if pairs <= MOST_PAIRS and (not pairs or self.dimension <= MOST_ENTRIES):
             return ""
@@ -210,7 +211,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """The sizes n, T, K and d of sequences, or m, V and d of contexts."""
+        """The sizes n, T, K and d of sequences, or m, V and d of contexts, as in the shapes of the attributes."""
         (k, d) = self.embeddings.shape
         if self.samples is not None:
             return {"n": len(self.samples), "T": self.samples.shape[1], "K": k, "d": d}
@@ -242,7 +243,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return " ".join(f"{x:g}" for x in self.embeddings[j].tolist())
 
     def alternative(self, j: int, v: int) -> str:
-        """Return the name of alternative v of context j; in a sequence this is the v-th of its distinct tokens."""
+        """Return the name of alternative v of context j; for a sequence, the v-th of its distinct tokens."""
         if self.samples is None:
             return self.token(v)
         return self.token(sorted({x for x in self.samples[j].tolist() if x != ABSENT})[v])

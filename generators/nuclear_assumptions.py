@@ -1,5 +1,7 @@
 """Predicates of assumptions on the W of least nuclear norm, decided in ball arithmetic or over the rationals.
 
+ATT-SVM⋆(α) minimises the nuclear norm ‖W‖⋆ under the constraints of ATT-SVM(α).
+
 References: *Transformers as Support Vector Machines*, (Att-SVM⋆), Theorems 2 and 6.
 """
 
@@ -16,7 +18,10 @@ from reference_attention.svm.nuclear_nonuniqueness import two_nuclear_solutions
 
 
 def unique_nuclear_solution(case: Case) -> Finding:
-    """Decide whether ATT-SVM⋆(α) has one solution: injectivity τ > 0 proves it, two rational solutions refute it."""
+    """Decide whether ATT-SVM⋆(α) has one solution, by a number τ > 0 that proves it, or two rational solutions.
+
+    The number τ is the injectivity of :class:`reference_attention.svm.nuclear_max_margin.NuclearMaxMargin`.
+    """
     svm = _solution(case)
     if isinstance(svm, Finding):
         return svm
@@ -32,7 +37,8 @@ def unique_nuclear_solution(case: Case) -> Finding:
 def rank_gap(case: Case) -> Finding:
     """Check in ball arithmetic that the gap g = 1 − σ_{r+1}(M) is positive.
 
-    r is the rank of the unique solution of ATT-SVM⋆(α), and M = Σ λ_j G_j is its dual matrix.
+    Here r is the rank of the unique solution of ATT-SVM⋆(α), σ_{r+1} the singular value of that index, and M = Σ λ_j
+    G_j the dual matrix, the sum of the constraints' matrices G_j weighted by duals λ_j.
     """
     svm = _solution(case)
     if isinstance(svm, Finding):

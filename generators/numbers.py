@@ -27,7 +27,7 @@ class Style(StrEnum):
     INTEGERS = "integers"
     HALVES = "halves"
     DECIMALS = "decimals"
-    """Multiples of 0.001, which floats round, so that exact ties may be lost."""
+    """Multiples of 0.001, which floats round, so that exact ties of sums and products may be lost."""
 
 
 STYLES: SearchStrategy[Style] = st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS))
@@ -35,7 +35,7 @@ STYLES: SearchStrategy[Style] = st.sampled_from((Style.INTEGERS, Style.INTEGERS,
 MOST_DRAWN = 256
 """The largest number of entries of an array that are drawn one by one."""
 RANGES = {Style.INTEGERS: (3, 1), Style.HALVES: (6, 2), Style.DECIMALS: (3000, 1000)}
-"""The largest numerator, and the denominator, of each style."""
+"""For each style, the largest numerator and the denominator of entries."""
 
 
 def integers(
@@ -43,9 +43,10 @@ def integers(
 ) -> SearchStrategy[Int64[np.ndarray, "..."]]:
     """Return a strategy for an array of integers from ``low`` to ``high``.
 
-    An array of the shape ``most`` is drawn, and its corner of the shape ``shape`` returned. So the number of drawn
-    entries does not depend on ``shape``, and an example can shrink in shape without shifting later draws. An array of
-    more than :data:`MOST_DRAWN` entries is generated from a drawn seed, because Hypothesis cannot handle so many draws.
+    An array of the shape ``most`` is drawn, and the corner of the shape ``shape`` of that array is returned. So the
+    number of drawn entries does not depend on ``shape``, and an example can shrink in shape without shifting later
+    draws. An array of more than :data:`MOST_DRAWN` entries is generated from a drawn seed, because Hypothesis cannot
+    handle so many draws.
     """
     most = shape if most is None else most
     size = math.prod(most)
@@ -100,18 +101,18 @@ class Large:
 AROUND_BLOCKS = (7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 256)
 """Lengths that are, or differ by one from, block sizes of kernels."""
 BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=2**12)
-"""Sizes for statements that evaluate attention at given prompts."""
+"""Ranges of sizes for statements that evaluate attention at given prompts."""
 SOLVABLE_BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=129)
-"""Sizes for statements that solve ATT-SVM exactly, which takes long for many tokens."""
+"""Ranges of sizes for statements that solve ATT-SVM exactly, which takes long for many tokens."""
 MODERATE = Large((1, 8), tuple(range(6, 17)), tuple(range(6, 25)), entries=2**11, rows=2**7)
-"""Sizes for statements that follow a path or a flow."""
+"""Ranges of sizes for statements that follow a regularization path or a gradient flow."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The sizes of one problem, and the largest sizes that its strategy allows.
+    """The sizes of one problem, and the largest sizes that the problem's strategy allows.
 
-    Axes are named by the letters n, T and d.
+    The axes of arrays are named by the letters n (inputs), T (tokens) and d (dimension), as in "nT".
 
     Attributes:
         n, tokens, d: the sizes.
@@ -133,29 +134,29 @@ class Frame:
         return tuple(self.shape[k] for k in axis_numbers), tuple(self.most[k] for k in axis_numbers)
 
     def integers(self, axes: str, low: int, high: int) -> SearchStrategy[Int64[np.ndarray, "..."]]:
-        """Return a strategy for an array of integers."""
+        """Return a strategy for an array with the given axes of integers from ``low`` to ``high``."""
         shape, most = self._axes(axes)
         return integers(shape, low, high, most=most)
 
     def entries(self, axes: str, style: Style) -> SearchStrategy[Float64[np.ndarray, "..."]]:
-        """Return a strategy for an array of numbers of a style."""
+        """Return a strategy for an array with the given axes of numbers of the given style."""
         shape, most = self._axes(axes)
         return entries(shape, style, most=most)
 
     def values(self, axes: str, elements: SearchStrategy[Any]) -> SearchStrategy[Any]:
-        """Return a strategy for an array of arbitrary elements; it is slower than the strategies above."""
+        """Return a strategy for an array with the given axes of any elements; the other methods are faster."""
         shape, most = self._axes(axes)
         size, corner = math.prod(most), tuple(slice(axis) for axis in shape)
         lists = st.lists(elements, min_size=size, max_size=size)
         return lists.map(lambda values: np.array(values).reshape(most)[corner].copy())
 
     def choices(self, axes: str, options: tuple[Any, ...]) -> SearchStrategy[Any]:
-        """Return a strategy for an array of options; each entry shrinks to the first option."""
+        """Return a strategy for an array with the given axes of options; each entry shrinks to the first option."""
         return self.integers(axes, 0, len(options) - 1).map(lambda indices: np.array(options)[indices])
 
 
 def length(name: str, size: Size | None, default: tuple[int, int], *, smallest: int) -> tuple[int, int]:
-    """Return the smallest and the largest allowed length of an axis.
+    """Return the smallest and the largest allowed length of the axis ``name``: ``size``, or ``default`` for None.
 
     Raises:
         InvalidInput: lengths below ``smallest`` or in the wrong order.
@@ -167,5 +168,5 @@ def length(name: str, size: Size | None, default: tuple[int, int], *, smallest: 
 
 
 def one_in(k: int) -> SearchStrategy[bool]:
-    """Return a strategy that is True with probability about 1/k; it shrinks to False."""
+    """Return a strategy that draws True with probability about 1/k, and shrinks to False."""
     return st.integers(0, k - 1).map(lambda x: x == k - 1)

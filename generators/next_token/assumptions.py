@@ -1,5 +1,8 @@
 """Predicates of assumptions on next-token data, decided exactly.
 
+The trained vector θ = vec(W) gives each alternative (possible next token) v of a context j a logit. S_j is the support
+of context j, the observed next tokens; Ŝ_j ⊇ S_j is the extended support, the alternatives that no θ rules out.
+
 References: arXiv 2402.18551, Definitions 1 and 2, Lemma 1, Theorems 1 and 2; arXiv 2403.08081, Section 2.
 """
 
@@ -18,7 +21,7 @@ from reference_attention.svm.max_margin import Infeasible
 
 
 def _separable(case: NextTokens) -> Finding:
-    """Check (6a) and (6b): some θ gives observed next tokens equal logits, and others logits lower by at least 1."""
+    """Check (6a), (6b): for some θ, the logits of S_j are equal, and those of other alternatives lower by 1 or more."""
     norms = []
     for _, problem in case.parts:
         separated = [pair for pair in problem.pairs if not problem.supports[pair]]
@@ -39,14 +42,14 @@ def _compatible(case: NextTokens) -> Finding:
 
 
 def _something_apart(case: NextTokens) -> Finding:
-    """Check that training rules out some alternative: V_j ≠ Ŝ_j for some context j."""
+    """Check that training rules out some alternative: for some context j not all alternatives are in Ŝ_j."""
     apart = sum(int((problem.alternatives & ~extended_supports(problem).sets).sum()) for _, problem in case.parts)
     total = sum(int(problem.alternatives.sum()) for _, problem in case.parts)
     return Finding(apart > 0, f"{apart} of {total} alternatives can be ruled out")
 
 
 def _finite_part(case: NextTokens) -> Finding:
-    """Check that the subspace F is not 0: some extended support Ŝ_j has two alternatives with different vectors."""
+    """Check that F, in which θ has a finite limit, is not 0: two alternatives of some Ŝ_j have different vectors."""
     apart = 0
     for _, problem in case.parts:
         sets = extended_supports(problem).sets
@@ -64,7 +67,7 @@ def _independent_contexts(case: NextTokens) -> Finding:
 
 
 def _sequences(case: NextTokens) -> Finding:
-    """Check that the data are sequences with labels."""
+    """Check that the data are sequences with labels, for attention, and not contexts with counts."""
     holds = case.samples is not None
     return Finding(holds, "sequences are given" if holds else "the data are contexts with counts, not sequences")
 
@@ -85,7 +88,7 @@ def _independent_tokens(case: NextTokens) -> Finding:
 
 
 def _short_steps(case: NextTokens) -> Finding:
-    """Check that η ≤ 1/β, where β bounds the smoothness; a case without η passes, as the statement then uses 1/β."""
+    """Check that the step size η is at most 1/β for a bound β of the loss's smoothness; a case without η passes."""
     if not case.step:
         return Finding(True, "no step size is given")
     total = fmpq(0)

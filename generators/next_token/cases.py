@@ -1,19 +1,16 @@
 """Strategies for next-token data that are separable or compatible by construction; nothing is filtered.
 
-The kinds of data are
+A context j has an embedding h_j and a support S_j, the tokens observed after the context. The kinds of data are
 
-- *planted*: the support is S_j = argmax_v (W_d h_j)_v, and p_jz ∝ 2^{(W_p h_j)_z} on it, for small integer matrices W_d
-  and W_p; separable and compatible by construction, with ties, in any dimension;
-- *incompatible*: supports S_j as in *planted*, with any counts;
-- *over*: at least as many dimensions as contexts, with linearly independent embeddings;
-- *orthogonal*: embeddings that are pairwise orthogonal;
-- *random*: any embeddings and counts;
-- *repeated*: contexts that have the same embedding and are followed by different tokens;
-- *independent* and *dependent*: sequences for attention, whose tokens have linearly independent or dependent
-embeddings.
+- *planted*: the support is S_j = argmax_v (W_d h_j)_v, and on S_j token z has probability ∝ 2^{(W_p h_j)_z}, for small
+integer matrices W_d and W_p; separable and compatible by construction, with ties, in any dimension; - *incompatible*:
+supports S_j as in *planted*, with any counts; - *over*: at least as many dimensions as contexts, with linearly
+independent embeddings; - *orthogonal*: embeddings that are pairwise orthogonal; - *random*: any embeddings and counts;
+- *repeated*: contexts that have the same embedding and are followed by different tokens; - *independent* and
+*dependent*: sequences for attention, whose tokens have linearly independent or dependent embeddings.
 
-One case in five is realistic (:func:`generators.realistic_numbers.is_realistic`): its embeddings have mixed scales, are
-nearly parallel, or one is the normalised copy of another; its counts go up to 10⁴; or it consists of windows of a text
+One case in five is realistic (:func:`generators.realistic_numbers.is_realistic`): embeddings have mixed scales, are
+nearly parallel, or one is the normalised copy of another; counts go up to 10⁴; or contexts are windows of a text
 (:mod:`generators.next_token.embeddings`).
 
 Reference: derived here.
@@ -43,11 +40,12 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def next_token_cases(kinds: Collection[str] = EVERY, *, apart: bool = False) -> SearchStrategy[NextTokens]:
-    """Return a strategy for cases of these kinds, with equal probabilities.
+    """Return a strategy for cases of the given kinds, with equal probabilities.
 
     Args:
         kinds: the kinds that the module's docstring describes.
-        apart: whether some token can be ruled out in every case; if none can, a token and a coordinate are added.
+        apart: whether training must rule out some token in every case; if it rules out none, a token and a coordinate
+            are added.
     """
     strategy = st.sampled_from(list(kinds)).flatmap(
         lambda kind: sequences(kind) if kind in SEQUENCES else contexts(kind)
@@ -56,24 +54,25 @@ def next_token_cases(kinds: Collection[str] = EVERY, *, apart: bool = False) -> 
 
 
 def cases_with_something_apart() -> SearchStrategy[NextTokens]:
-    """Return a strategy for cases of every kind in which some token can be ruled out."""
+    """Return a strategy for cases of every kind in which training rules out some token."""
     return next_token_cases(apart=True)
 
 
 def compatible_cases() -> SearchStrategy[NextTokens]:
-    """Return a strategy for separable and compatible cases in which some token can be ruled out."""
+    """Return a strategy for separable and compatible cases in which training rules out some token."""
     return next_token_cases(("planted", "over", "orthogonal"), apart=True)
 
 
 def independent_contexts() -> SearchStrategy[NextTokens]:
-    """Return a strategy for cases of linearly independent contexts."""
+    """Return a strategy for cases in which the embeddings of contexts are linearly independent."""
     return next_token_cases(("over", "orthogonal"))
 
 
 def finite_part_cases() -> SearchStrategy[NextTokens]:
-    """Return a strategy for cases in which the subspace F of finite limits is not 0.
+    """Return a strategy for cases in which the subspace F, in which W has a finite limit, is not 0.
 
-    The contexts are linearly independent. The first is followed by two tokens, and one more token follows no context.
+    The embeddings of contexts are linearly independent. The first context is followed by two tokens, and one more token
+    follows no context.
     """
     return independent_contexts().map(_with_two_followers)
 
@@ -86,12 +85,12 @@ def _with_two_followers(case: NextTokens) -> NextTokens:
 
 
 def independent_sequences() -> SearchStrategy[NextTokens]:
-    """Return a strategy for sequences of tokens whose embeddings are independent."""
+    """Return a strategy for sequences of tokens with linearly independent embeddings."""
     return next_token_cases(("independent",))
 
 
 def with_something_apart(case: NextTokens) -> NextTokens:
-    """Return the case; if no token can be ruled out, add a token that never follows, and a coordinate for it."""
+    """Return the case; if training rules out no token, add a token that never follows, and one coordinate."""
     problem = case.problem
     if (problem.alternatives & ~extended_supports(problem).sets).any():
         return case
@@ -101,7 +100,7 @@ def with_something_apart(case: NextTokens) -> NextTokens:
         return case.replace(embeddings=h, counts=never, start=None)
     assert case.samples is not None
     assert case.labels is not None
-    # Add a sequence of an old token, which is its label, and the new token.
+    # Add a sequence of an old token, which is the label, and of the new token.
     K, d = case.embeddings.shape
     e = np.zeros((K + 1, d + 1))
     e[:K, :d], e[K, d] = case.embeddings, 1.0
@@ -137,9 +136,9 @@ def contexts(draw: DrawFn, kind: str) -> NextTokens:
 def _realistic_contexts(draw: DrawFn, kind: str) -> NextTokens:
     """Draw contexts of the given kind with numbers as users have them.
 
-    *planted* supports are the tokens of largest logit of a small integer W, decided over the rationals, with equal
-    counts: so W separates, and W = 0 attains the log-odds. *over* and *orthogonal* embeddings are triangular with a
-    nonzero diagonal.
+    *planted* supports are the tokens with the largest logits under a small integer W, decided over the rationals, and
+    have equal counts: so W separates, and W = 0 attains the log-odds. *over* and *orthogonal* embeddings are triangular
+    with a nonzero diagonal.
     """
     if kind == "random" and draw(one_in(3)):
         return draw(text_windows())
@@ -190,7 +189,7 @@ def _supports(draw: DrawFn, kind: str, h: Float64[np.ndarray, "m d"], V: int) ->
 
 @st.composite
 def sequences(draw: DrawFn, kind: str) -> NextTokens:
-    """Draw up to six samples of at most four tokens; only two tokens occur last, so that samples share a last token."""
+    """Draw up to six sequences of at most four tokens; last tokens are only 0 and 1, so that sequences share them."""
     K, d = draw(st.integers(2, 5)), draw(st.integers(1, 3))
     n, T = draw(st.integers(1, 6)), draw(st.integers(2, 4))
     samples = draw(integers((n, T), 0, K - 1))
@@ -209,7 +208,7 @@ def sequences(draw: DrawFn, kind: str) -> NextTokens:
 
 @st.composite
 def _independent(draw: DrawFn, K: int) -> Float64[np.ndarray, "K K"]:
-    """Draw the identity, or a unit lower triangular matrix."""
+    """Draw linearly independent rows: the identity, or a unit lower triangular matrix."""
     if draw(st.booleans()):
         return np.asarray(np.tril(draw(integers((K, K), -1, 1)), -1).astype(np.float64) + np.eye(K))
     return np.eye(K)

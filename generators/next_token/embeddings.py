@@ -18,11 +18,12 @@ from reference_attention.exact import products, rational
 LARGEST_COUNT = 10**4
 MOST_CONTEXTS, MOST_TOKENS = 12, 12
 MOST_ENTRIES = 36
-"""The largest number of entries of W; the time of exact decisions grows fast with it."""
+"""The largest number of entries of W; the time of exact decisions grows fast with this number."""
 LOOKS = ("decimals", "gaussian", "scaled", "columns", "unit", "unit beside", "near", "float32")
-"""The kinds of rows, in this order: decimals; Gaussian entries; rows, or columns, whose units differ by up to 10⁶; rows
-of norm 1; a last row that is the normalised first row; a last row that is parallel to the first up to a
-relative 0.1 to 1e-13; entries rounded to float32."""
+"""The kinds of embeddings (rows), in the order of this list: decimals; Gaussian entries; rows, or columns, whose units
+differ by up to 10⁶; rows of norm 1; a last row that is the normalised first row; a last row that is parallel to the
+first up to a relative 0.1 to 1e-13; entries rounded to float32.
+"""
 TEXTS = (
     "to be or not to be that is the question",
     "the cat sat on the mat",
@@ -37,7 +38,7 @@ TEXTS = (
 def realistic_sizes(
     draw: DrawFn, contexts: tuple[int, int], tokens: tuple[int, int], dimensions: tuple[int, int]
 ) -> tuple[int, int, int]:
-    """Draw the sizes m, V and d: within the ranges or, one time in five, up to 12 contexts and 12 tokens."""
+    """Draw the numbers of contexts (or up to 12, one time in five), of tokens (likewise) and of dimensions."""
     m, V, d = draw(st.integers(*contexts)), draw(st.integers(*tokens)), draw(st.integers(*dimensions))
     if draw(one_in(5)):
         m, V = draw(st.integers(1, MOST_CONTEXTS)), draw(st.integers(2, MOST_TOKENS))
@@ -50,8 +51,8 @@ def realistic_rows(
 ) -> Float64[np.ndarray, "m d"]:
     """Draw m rows of d entries of one kind of :data:`LOOKS`.
 
-    With ``independent`` the rows, m ≤ d, are linearly independent: lower triangular with a nonzero diagonal, up to the
-    order of coordinates. With ``diagonal``, too, all off-diagonal entries are 0.
+    With ``independent``, which needs m ≤ d, the rows are linearly independent: lower triangular with a nonzero
+    diagonal, up to the order of coordinates. With ``independent`` and ``diagonal`` all off-diagonal entries are 0.
     """
     look = draw(st.sampled_from(LOOKS))
     rows = draw(entries((m, d), Style.DECIMALS))
