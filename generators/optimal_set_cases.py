@@ -21,18 +21,19 @@ from reference_attention.losses import DRAWN_LOSSES, LOSSES
 from reference_attention.problem import Problem
 
 GAPS = (1.0, 0.5, 2.0, 0.25)
-"""The values that are drawn for distances of features from the features of optimal tokens, and for sizes of weights."""
+"""The values drawn for distances of features from those of optimal tokens, and for sizes of the head's weights."""
 RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 
 
 def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> SearchStrategy[Case]:
     """Return a strategy for cases on which Assumption D holds, with a linear or a nonlinear head.
 
-    Some cases have symmetric solutions. Lemma 14 proves Assumption D if the optimal tokens of an input have identical
-    features, and only such heads are drawn.
+    In some cases ATT-SVM' has several equally good solutions, by symmetry. Only heads are drawn under which the optimal
+    tokens of an input have identical features, since Lemma 14 proves Assumption D for these.
 
     Args:
-        separable: whether ATT-SVM' has to be feasible.
+        separable: whether ATT-SVM' (separate an optimal token of each input from all non-optimal tokens) has to be
+            feasible.
         large: the sizes of one case in five, with one or two optimal tokens per input.
     """
     assumptions = ("mixing-hurts", "separable-optimal-sets") if separable else ("mixing-hurts",)
@@ -46,7 +47,7 @@ def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> 
 
 @st.composite
 def _wide_cases(draw: DrawFn, large: Large, assumptions: tuple[str, ...]) -> Case:
-    """Draw a case with two optimal tokens in at most two inputs, and one in the others; all choices are enumerated."""
+    """Draw a large case with two optimal tokens in at most two inputs, so that few choices of optimal tokens exist."""
     n, tokens, d = draw(large.shapes())
     case = draw(cases(assumptions=(*assumptions, "strict-optimum"), n=n, tokens=tokens, d=d))
     problem, doubled = case.problem, np.arange(min(draw(st.integers(0, 2)), n))
@@ -60,10 +61,10 @@ def _wide_cases(draw: DrawFn, large: Large, assumptions: tuple[str, ...]) -> Cas
 def symmetric_cases(draw: DrawFn) -> Case:
     """Draw inputs with two or more optimal tokens that a symmetry of the input's block of coordinates exchanges.
 
-    In the coordinates of the block, optimal tokens are c e_1, …, c e_r, and non-optimal tokens −g (1, …, 1), g ≥ 0.
-    Each input has r equally good choices and the blocks are orthogonal, so ATT-SVM' has r^n solutions. The paper's
-    example is r = 2, g = 0, n = 1. Some inputs also have a duplicate, or an optimal token c' e_1 with c' < c, whose
-    choice gives a smaller margin.
+    In the r coordinates of the block, the keys of optimal tokens are c e_1, …, c e_r for a length c, and those of
+    non-optimal tokens −g (1, …, 1) with g ≥ 0. Each input has r equally good choices and the blocks are orthogonal, so
+    ATT-SVM' has r^n solutions. The paper's example is r = 2, g = 0, n = 1. Some inputs also have an optimal token c'
+    e_1 with c' = c, or with c' < c, whose choice gives a smaller margin.
     """
     n = draw(st.integers(1, 2))
     r = draw(st.integers(2, 3)) if n == 1 else 2
@@ -90,7 +91,7 @@ def symmetric_cases(draw: DrawFn) -> Case:
 
 @st.composite
 def with_heads(draw: DrawFn, case: Case) -> Case:
-    """Draw a head for the case: one to three units that Lemma 14 covers, see :mod:`generators.optimal_sets`."""
+    """Draw a nonlinear head of one to three units for the case, to which Lemma 14 applies (:mod:`.optimal_sets`)."""
     optimal = optimal_sets(case)
     n, _ = optimal.shape
     m = draw(st.integers(1, 3))
@@ -108,7 +109,7 @@ def with_heads(draw: DrawFn, case: Case) -> Case:
 
 
 def case_with_head(case: Case, head: Head) -> Case:
-    """Return the case with a head in its arrays; its scores then only determine which tokens are optimal."""
+    """Return the case with the head in the case's arrays; the scores then only determine which tokens are optimal."""
     arrays = {
         **case.arrays,
         "head_features": head.features,
@@ -124,7 +125,7 @@ def _gaps(draw: DrawFn, optimal: Bool[np.ndarray, "n T"], m: int) -> Float64[np.
     gaps = np.array((0.0, *GAPS))[draw(integers((n, T, m), 0, len(GAPS)))]
     gaps[:, :, 0] = np.maximum(gaps[:, :, 0], 0.25)
     if draw(one_in(4)):
-        # With equal gaps of all non-optimal tokens, Assumption B holds for this head.
+        # If all non-optimal tokens of an input have equal gaps, Assumption B holds for this head.
         gaps[:] = gaps[:, :1]
     gaps[optimal] = 0.0
     return gaps

@@ -1,16 +1,16 @@
 """Decision of Assumption D (mixing hurts) by Lemma 14, for heads ψ with one hidden layer.
 
-Let unit j of ψ have the weight b_j and the activation φ_j. Suppose that all tokens of O_i have the same features z*_i,
-and that every feature of a non-optimal token is z*_ij + σ_ij g_itj with g ≥ 0, where σ_ij = −sign(Y_i b_j) is the
-direction in which unit j lowers Y_i ψ. At the attended token with softmax weights s_it the feature is z*_ij + σ_ij δ_ij
-with δ_ij = Σ_{t∉O_i} s_it g_itj, so
+Let O_i be the set of optimal tokens of input i, and let unit j of ψ have the weight b_j and the activation φ_j. Suppose
+that all tokens of O_i have the same features z*_i, and that feature j of a non-optimal token t is z*_ij + σ_ij g_itj
+with g_itj ≥ 0, where σ_ij = −sign(Y_i b_j) is the direction in which unit j lowers Y_i ψ. At the attended token with
+softmax weights s_it the feature is z*_ij + σ_ij δ_ij with δ_ij = Σ_{t∉O_i} s_it g_itj, so
 
     Y_i ψ(X_iᵀs_i) = ν_i − Σ_j |b_j| (change of φ_j over a step δ_ij),   ν_i = Y_i ψ at z*_i.
 
 The change is δ_ij times a secant slope of φ_j, which lies between its least and its largest value over steps up to
-max_t g_itj. Hence ν_i − c1 q_i ≤ Y_i ψ ≤ ν_i − c0 q_i with c0 = min_t Σ_j |b_j| (least secant slope) g_itj and
-c1 = max_t Σ_j |b_j| (largest slope) g_itj over t ∉ O_i. Lemma 14 applies if c0 > 0. An increasing transform of a linear
-head is the case of one unit.
+max_t g_itj. Let q_i be the weight on non-optimal tokens. Then ν_i − c1 q_i ≤ Y_i ψ ≤ ν_i − c0 q_i with c0 = min_t Σ_j
+|b_j| (least secant slope) g_itj and c1 = max_t Σ_j |b_j| (largest slope) g_itj over t ∉ O_i. Lemma 14 applies if c0 >
+0. An increasing transform of a linear head is the case of one unit.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption D, Lemma 14.
 """
@@ -35,12 +35,12 @@ HEAD_ARRAYS = ("head_features", "head_weights", "head_activations", "head_labels
 if they are not given."""
 
 OUTWARD = 64 * 2.0**-52
-"""A bound of the relative rounding error of c0 and c1; c0 is reduced and c1 enlarged by it."""
+"""A bound of the relative rounding error of c0 and c1, by which c0 is reduced and c1 enlarged."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearMixing:
-    """The constants of Lemma 14, and the quantities from which they were computed.
+    """The constants of Lemma 14, and the quantities from which they were computed (symbols: see the module).
 
     Attributes:
         head: the head ψ.
@@ -63,7 +63,7 @@ class LinearMixing:
 
 
 def head_of(case: Case) -> Head:
-    """Return the head in the arrays of a case; without such arrays, the linear head of its scores.
+    """Return the head in the arrays of a case; without such arrays, the linear head of the case's scores.
 
     Raises:
         InvalidInput: arrays that do not define a head for this problem.
@@ -126,12 +126,13 @@ def linear_mixing(case: Case) -> LinearMixing | Finding:
 def _refutation(
     case: Case, head: Head, optimal: Bool[np.ndarray, "n T"], nu: Float64[np.ndarray, "n"]
 ) -> Finding | None:
-    """Refute Assumption D if, for a single input, a non-optimal token can be selected and has Yψ above ν.
+    """Refute Assumption D if n = 1 and some non-optimal token, with Yψ above that of optimal tokens, can be selected.
 
     Let q_max be the weight on non-optimal tokens, and ρ < 0 the constant of Assumption D, which claims L(p) < L(p')
-    under a premise on q_max(p) and q_max(p'). Along the ray of prompts that select this token q_max → 1, so the premise
-    holds for a prompt p' far along the ray and every p with log q_max(p) ≤ 2ρ. Such p exist if ATT-SVM' is feasible.
-    But L(p) → ℓ(ν) as q_max(p) → 0, and ℓ(ν) is above the loss on the ray.
+    under a premise on q_max(p) and q_max(p'). Along a ray of prompts that select the non-optimal token q_max → 1, so
+    the premise holds for a prompt p' far along the ray and every p with log q_max(p) ≤ 2ρ. Such p exist if ATT-SVM' is
+    feasible. But L(p) → ℓ(ν) as q_max(p) → 0, with ν the value Yψ of optimal tokens, and ℓ(ν) is above the loss on the
+    ray.
     """
     keys = case.problem.keys
     if len(keys) != 1 or not isinstance(max_margin_sets(keys, optimal), MaxMarginSets):
@@ -146,7 +147,7 @@ def _refutation(
 
 
 def mixing_hurts(case: Case) -> Finding:
-    """Decide Assumption D for O_i = argmax_t γ_it by Lemma 14: it is proven, refuted, or not established."""
+    """Decide Assumption D for the optimal sets O_i = argmax_t γ_it by Lemma 14: proven, refuted or not established."""
     mixing = linear_mixing(case)
     if isinstance(mixing, Finding):
         return mixing

@@ -1,6 +1,7 @@
 """Decision of Assumption C: proof by a cone certificate, or refutation by a prompt.
 
-**Theorem (ice-cream cone).** Let z_it = Y_i x_it, let v_mm solve (SVM) on z_iα with margin Γ, and suppose that
+**Theorem (ice-cream cone).** Let z_it = Y_i x_it be the signed tokens, let v_mm solve (SVM) on z_iα with margin Γ and
+direction v̄_mm, and suppose that
 
 (i) for every input i some dual solution (λ ≥ 0, Σ λ = 1, Σ λ_j z_jα = Γ v̄_mm) has λ_i > 0, and
 (ii) every other token lies inside the convex hull of the point z_iα and the ball of radius Γ around 0: for some
@@ -49,10 +50,9 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
 SAFETY = 1 - 2.0**-40
-"""A factor by which ν is reduced, because λ^max and its products are computed with a few dozen roundings.
+"""A factor that reduces ν of the theorem, because λ^max and its products are computed with a few dozen roundings.
 
-Reducing ν is allowed, because every smaller ν is valid, too. The rounding error of ρ, a difference of nearly equal
-lengths, is subtracted separately.
+A reduced ν is valid, too. The rounding error of ρ, a difference of nearly equal lengths, is subtracted separately.
 """
 WITNESS_POINTS = 48
 """The number of prompts that are tried in the search for a refutation."""
@@ -60,12 +60,12 @@ WITNESS_POINTS = 48
 
 @dataclass(frozen=True, eq=False)
 class TokenOptimality:
-    """The decision on Assumption C over some inputs.
+    """The decision on Assumption C over all inputs, or over those that support v_mm.
 
     Attributes:
         holds: ``True`` if Assumption C is proven, ``False`` if it is refuted, ``None`` if neither.
-        nu: a valid ν if Assumption C is proven, else 0.
-        evidence: the number that decides.
+        nu: a number ν for which Assumption C is proven, else 0.
+        evidence: a text with the number that decides.
         witness: a prompt p that refutes Assumption C, because its label margin exceeds Γ.
     """
 
@@ -76,10 +76,10 @@ class TokenOptimality:
 
 
 def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimality:
-    """Decide Assumption C for the case's α, over all inputs or over the support set of v_mm (Theorem 6).
+    """Decide Assumption C for the case's α, over all inputs or over the inputs that support v_mm (Theorem 6).
 
     Assumption C is proven exactly by the theorem in the module's docstring, or refuted by a prompt whose label margin
-    exceeds Γ by more than rounding. Otherwise it is "not established", because it is an assumption about all p.
+    exceeds Γ by more than rounding. Otherwise Assumption C is "not established", because it is about all prompts p.
     """
     data = case.dataset
     if data is None:
@@ -113,7 +113,7 @@ def optimal_tokens(case: Case) -> Finding:
 
 
 def optimal_support_tokens(case: Case) -> Finding:
-    """Return the decision on Assumption C over the support set, as a finding."""
+    """Return the decision on Assumption C over the inputs that support v_mm, as a finding."""
     finding = token_optimality(case, supports_only=True)
     return Finding(finding.holds, finding.evidence)
 
@@ -124,7 +124,7 @@ def _cone_certificate(
     svm: LabelSvm,
     duals: Float64[np.ndarray, "m"],
 ) -> TokenOptimality:
-    """Decide conditions (i) and (ii) of the module's theorem over the rationals, for inputs that are all supports."""
+    """Decide conditions (i) and (ii) of the module's theorem over the rationals, for inputs that all support v_mm."""
     chosen = chosen_rows(tokens, alpha)
     largest = _largest_duals(chosen, svm, duals)
     if not (largest > 0).all():
@@ -147,7 +147,7 @@ def _cone_certificate(
         shares[i] = min(float(shares[i]), 1 - float(c))
     nu = rho * float(np.min(largest * np.array(shares))) * SAFETY
     if not nu > svm.margin * 2.0**-30:
-        # Condition (ii) holds exactly, but the two sides differ by too little to compute ν from float distances.
+        # Condition (ii) holds exactly, but the two sides of its inequality differ by too little to compute ν in floats.
         return TokenOptimality(
             None, 0.0, f"ν = {nu:.3g} is so small compared with Γ = {svm.margin:.6g} that it may be a rounding error"
         )
@@ -155,7 +155,7 @@ def _cone_certificate(
 
 
 def _exact_head(chosen: Float64[np.ndarray, "m d"]) -> list[fmpq]:
-    """Return v_mm for the chosen tokens of the supports, over the rationals."""
+    """Return v_mm for the signed chosen tokens of the inputs that support v_mm, over the rationals."""
     from reference_attention.svm.max_margin import MaxMargin, max_margin
 
     keys = np.stack([chosen, np.zeros_like(chosen)], axis=1)
@@ -165,9 +165,10 @@ def _exact_head(chosen: Float64[np.ndarray, "m d"]) -> list[fmpq]:
 
 
 def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], gamma_squared: fmpq) -> float | None:
-    """Return a float c ∈ [0, 1) with ‖token − c·chosen‖ < Γ (1 − c), or ``None`` if there is none.
+    """Return a float c ∈ [0, 1) with ‖token − c·chosen‖ < Γ (1 − c), or ``None`` if 0 and the best c fail.
 
-    f(c) = ‖token − c·chosen‖² − Γ²(1 − c)² is a quadratic with leading coefficient ‖chosen‖² − Γ² ≥ 0.
+    The function f(c) = ‖token − c·chosen‖² − Γ²(1 − c)², negative at such c, is quadratic with leading coefficient
+    ‖chosen‖² − Γ² ≥ 0; the best c minimises f.
     """
     a = [rational(x) for x in token.tolist()]
     b = [rational(x) for x in chosen.tolist()]
@@ -188,7 +189,7 @@ def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], g
 
 
 def _distance(token: Float64[np.ndarray, "d"], c: float, chosen: Float64[np.ndarray, "d"]) -> float:
-    """Return ‖token − c·chosen‖ up to one or two roundings; differences are exact, because they may cancel."""
+    """Return ‖token − c·chosen‖ up to one or two roundings; its entries are computed exactly, as they may cancel."""
     apart = [rational(a) - rational(c) * rational(b) for a, b in zip(token.tolist(), chosen.tolist(), strict=True)]
     return math.sqrt(to_float(_dot(apart, apart)))
 
@@ -200,7 +201,7 @@ def _dot(a: list[fmpq], b: list[fmpq]) -> fmpq:
 def _largest_duals(
     chosen: Float64[np.ndarray, "m d"], svm: LabelSvm, duals: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m"]:
-    """Return for each i the largest λ_i of a dual solution, found by a linear program and then checked exactly."""
+    """Return for each input i the largest λ_i of any dual solution, found by a linear program and checked exactly."""
     m = len(chosen)
     best = np.array(duals)
     if np.linalg.matrix_rank(chosen) == m:
@@ -240,7 +241,10 @@ def _witness(
     gamma: float,
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "k"], float] | None:
-    """Return a prompt whose label margin exceeds Γ by more than rounding, and the excess; None if none is found."""
+    """Return a prompt whose label margin exceeds Γ by more than rounding, and the excess; None if there is none.
+
+    Only :data:`WITNESS_POINTS` random prompts are tried.
+    """
     size = float(np.max(np.linalg.norm(keys - chosen_rows(keys, alpha)[:, None], axis=-1)))
     prompts = rng.normal(size=(WITNESS_POINTS, keys.shape[-1]))
     prompts *= (10.0 ** rng.uniform(-1, 2, WITNESS_POINTS) / max(size, 1e-300) / np.linalg.norm(prompts, axis=1))[
@@ -248,7 +252,8 @@ def _witness(
     ]
     weights = softmax_weights(keys, prompts)
     features = np.sum(weights[..., None] * tokens, axis=2)
-    # The error of Σ_t s_t z_t: (T + 4) roundings of its terms, and the effect of (k + 3) roundings of a logit on s.
+    # The error of Σ_t s_t z_t has two parts: T + 4 roundings of the terms, and the effect of k + 3 roundings of a logit
+    # on the weights s.
     largest = float(np.abs(tokens).sum(axis=2).max())
     # Entries so small that the solver would refuse them are far below the rounding errors of other entries.
     features = np.where(np.abs(features) < 1e-100 * largest, 0.0, features)
@@ -257,7 +262,7 @@ def _witness(
         svm = label_svm(feature)
         if isinstance(svm, Infeasible):
             continue
-        # v̄ has norm 1 up to rounding, so its margin is a lower bound of the label margin.
+        # The direction has norm 1 up to rounding, so the margin it attains is a lower bound of the label margin.
         above = float(np.min(feature @ svm.direction)) - gamma - largest * error
         if above > 0:
             return p, above
@@ -265,7 +270,7 @@ def _witness(
 
 
 def support_of(case: Case) -> Bool[np.ndarray, "n"]:
-    """Return the exact mask (n,) of the supports of v_mm for the case's α; all False if v_mm does not exist."""
+    """Return the exact mask, (n,), of the inputs that support v_mm for the case's α; all False without v_mm."""
     assert case.dataset is not None
     features = chosen_rows(case.dataset.signed_tokens, case.chosen_tokens)
     svm = label_svm(features)

@@ -1,4 +1,4 @@
-"""The assumption that the joint regularization path selects α asymptotically, as Theorem 6 and Lemma 12 suppose."""
+"""The assumption that the joint regularization path selects α in the limit, as Theorem 6 and Lemma 12 suppose."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible
 
 RADII = (1e3, 1e6)
-"""The values of RΘ_relax at which the path is examined."""
+"""The values of R Θ, radius of the prompt times margin of p_relax, at which the path is examined."""
 CLEARLY = 30.0
-"""The least difference of logits that counts as a growing lead (or lag) of α; a smaller one may be an O(1) term."""
+"""The least difference of logits that counts as a growing lead (or lag) of α; smaller ones may remain bounded."""
 
 
 def prompt_selects(case: Case) -> Finding:
-    """Check that p_R selects α along the path: min (k_iα − k_it)·p_R → ∞.
+    """Check that the prompts p_R of the path select α: the least (k_iα − k_it)·p_R tends to ∞ with R = ‖p_R‖.
 
-    The path with r = e^{RΘ/2} is computed at RΘ = 10³ and 10⁶, where Θ is the margin of p_relax.
+    The path with the head's radius e^{RΘ/2} is computed at RΘ = 10³ and 10⁶, where Θ is the margin of p_relax.
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")

@@ -1,4 +1,4 @@
-"""The strategy behind :func:`generators.problems.cases`, for a combination of assumptions that it has checked.
+"""The strategy behind :func:`generators.problems.cases`, which first checks that the assumptions can be combined.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1–8.
 """
@@ -29,10 +29,10 @@ Start = Literal["anywhere"] | Callable[[Problem], SearchStrategy[Float64[np.ndar
 Data = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"], Int64[np.ndarray, "n"] | None]
 
 PLAIN = "plain"
-"""A marker among the required assumptions that restricts keys to small readable numbers."""
+"""A marker among the ids of required assumptions that restricts keys to small readable numbers."""
 
 JOINT = frozenset({"optimal-tokens", "optimal-support-tokens"})
-"""Assumptions on joint training, for which the dataset is drawn first and the problem is computed from it."""
+"""Assumptions on joint training, for which the dataset is drawn first and the problem computed from the dataset."""
 
 
 @st.composite
@@ -77,7 +77,7 @@ def built_cases(
 
 
 def _as_users_have_them(draw: DrawFn, required: frozenset[str]) -> bool:
-    """Draw whether the case is realistic: one case in five is, unless general position or PLAIN is required."""
+    """Draw whether the case has numbers as users have them: one case in five, none with general position or PLAIN."""
     return not required & {"general-position", PLAIN} and draw(is_realistic())
 
 
@@ -106,7 +106,7 @@ def _locally_optimal(draw: DrawFn, frame: Frame, required: frozenset[str], *, an
 
 
 def _scores_first(draw: DrawFn, frame: Frame, required: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
-    """Draw scores, and then keys that separate the optimal or chosen tokens if this is required."""
+    """Draw scores, then keys that separate the optimal or chosen tokens if an assumption requires separation."""
     equal, distinct = "equal-non-optimal-scores" in required, "distinct-scores" in required
     strict = equal or distinct or "strict-optimum" in required
     by_sets = "separable-optimal-sets" in required
@@ -149,7 +149,7 @@ def _separated_keys(
 def _finish_keys(
     draw: DrawFn, required: frozenset[str], keys: Float64[np.ndarray, "n T d"]
 ) -> Float64[np.ndarray, "n T d"]:
-    """Move keys into general position if this is required; otherwise sometimes change their units."""
+    """Move keys into general position if that is required; otherwise sometimes multiply keys by factors."""
     if "general-position" in required:
         return nudge_to_general_position(keys)
     return keys if PLAIN in required else draw(rescaled_keys(keys))

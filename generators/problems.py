@@ -29,7 +29,7 @@ from reference_attention.problem import Problem
 __all__ = ["cases", "problems"]
 
 MOST_IN_STRATEGY = min(MOST_MATRICES, 2_000)
-"""The largest number of matrices that the check of general position may have, because it runs in every draw."""
+"""The largest number of matrices that the check of general position may have to examine, since it runs in each draw."""
 
 NOT_COMBINED = {
     "optimal-tokens": {"equal-non-optimal-scores", "distinct-scores", "general-position"},
@@ -37,7 +37,7 @@ NOT_COMBINED = {
     "head-in-key-range": {"distinct-scores", "general-position"},
     "locally-optimal": {"separable-optimal-sets"},
 }
-"""Assumption → the assumptions with which no construction here combines it."""
+"""For some assumptions, the assumptions with which no construction here combines them."""
 
 
 def problems(
@@ -73,7 +73,7 @@ def cases(
     plain: bool = False,
     large: Large | None = None,
 ) -> SearchStrategy[Case]:
-    """Return a strategy for cases that satisfy all the assumptions.
+    """Return a strategy for cases (data of single checks) that satisfy all the assumptions.
 
     Args:
         assumptions: ids of :data:`generators.assumptions.ASSUMPTIONS`.
@@ -81,15 +81,17 @@ def cases(
         tokens: the number of tokens, or its range; 2–5 by default.
         d: the dimension of the keys, or its range; 1–5 by default.
         losses: names of the losses to draw from.
-        alpha: with ``"any"``, chosen tokens are drawn as ``Case.alpha``, and ``separable`` refers to these. The
-            assumption ``locally-optimal`` implies ``"any"``.
+        alpha: with ``"any"``, chosen tokens are drawn as ``Case.alpha``, and the assumption ``separable`` is about
+            these tokens. The assumption ``locally-optimal`` implies ``"any"``.
         start: ``"anywhere"``, or a function from the problem to a strategy for p(0); by default there is no start.
-        dataset: whether tokens, labels and head that give the problem are drawn, too. Assumptions on these imply True.
+        dataset: whether tokens, labels and head that give the problem are drawn, too, as they are for assumptions on
+            them.
         plain: whether keys are small readable numbers without a change of units, as hunts for counterexamples need.
-        large: the sizes of one case in five; ``n`` sets its least number of inputs. Leave out ``tokens`` and ``d``.
+        large: the ranges of sizes of one case in five, in which ``n`` sets the least number of inputs; to be given
+            without ``tokens`` and ``d``.
 
-    Unless ``start`` is given, ``in-cone`` is satisfied by a case without a start: the statement knows the constants of
-    the cone and draws a start in it.
+    Unless ``start`` is given, a case without a start satisfies ``in-cone``: the statement knows the constants of the
+    cone and draws a start in the cone.
 
     Raises:
         InvalidInput: unknown ids or losses; lengths out of range; assumptions that contradict each other
@@ -130,7 +132,7 @@ def cases(
 def _frames(
     required: set[str], n: Size | None, tokens: Size | None, d: Size | None, large: Large | None
 ) -> SearchStrategy[Frame]:
-    """Return a strategy for sizes (n, T, d) within the ranges that the assumptions allow; it shrinks to small sizes."""
+    """Return a strategy for sizes (n, T, d) in the ranges that the assumptions allow, which shrinks to small sizes."""
     if large is not None and (tokens, d) != (None, None):
         raise InvalidInput("large: tokens or d already gives the sizes; leave out large, or tokens and d.")
     inputs = length("n", n, (1, 4), smallest=1)

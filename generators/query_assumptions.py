@@ -1,4 +1,4 @@
-"""Predicates of assumptions on tokens and queries for training W, decided over the rationals.
+"""Predicates of assumptions on tokens x_it and queries z_i for training W, decided over the rationals.
 
 References: *Transformers as Support Vector Machines*, Assumption B, Theorems 1, 3 and 4.
 """
@@ -45,9 +45,9 @@ def independent_rows(case: Case) -> Finding:
 
 
 def independent_tokens_and_queries(case: Case) -> Finding:
-    """Check that queries are linearly independent, and so are T − 1 differences of tokens in each input.
+    """Check that queries are linearly independent, and that so are T − 1 differences of tokens in each input.
 
-    This requires d ≥ max(T − 1, n).
+    For queries and tokens of dimension d this requires d ≥ max(T − 1, n).
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
@@ -90,10 +90,11 @@ def orthogonal_queries(case: Case) -> Finding:
 
 
 def first_step_separates(case: Case) -> Finding:
-    """Check Assumption B of T-SVM: all margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i are positive.
+    """Check Assumption B of T-SVM: all margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i of the first gradient step are positive.
 
-    These margins are Σ_j |ℓ'(γ̄_j)| M_itj with rational M. The sign of a margin is exact if all its M_itj have the same
-    sign or ℓ' is constant. Otherwise it is decided if the margin exceeds its rounding error.
+    The margin of token t of input i is Σ_j |ℓ'(γ̄_j)| M_itj with rational numbers M_itj, where γ̄_j is the mean score
+    of input j. The sign of a margin is decided exactly if all M_itj have the same sign or ℓ' is constant. Otherwise the
+    sign is decided if the margin exceeds its rounding error.
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
@@ -135,12 +136,12 @@ def first_step_separates(case: Case) -> Finding:
 
 
 def _format_scaled(value: float, log_unit: float) -> str:
-    """Format value·e^log_unit, which may lie outside the range of float64, as slopes of the exponential loss do."""
+    """Format value·e^log_unit, which may be outside the range of float64, as slopes of the exponential loss may be."""
     return number(value * math.exp(log_unit)) if abs(log_unit) < 300 else f"{number(value)}·e^{number(log_unit)}"
 
 
 def _slope_between(loss: Loss, mean: float) -> tuple[float, float]:
-    """Return bounds of log|ℓ'| at a number that rounds to ``mean``."""
+    """Return a lower and an upper bound of log|ℓ'| at any number that rounds to ``mean``."""
     ends = math.nextafter(mean, -math.inf), math.nextafter(mean, math.inf)
     low, high = loss.log_floor(*ends), loss.log_bound(*ends)
     return low - 8 * EPS * (1 + abs(low)), high + 8 * EPS * (1 + abs(high))

@@ -1,20 +1,21 @@
 """Strategies for data on which W is trained: tokens x, a query z per input, scores; separable by construction.
 
-The head is the first axis, and the first entry of a token is its signed score. This is no restriction, because scores
-may be arbitrary and all norms are invariant under rotations. Tokens and queries have few bits, so that keys vec(x zᵀ)
-are exact. Three constructions make ATT-SVM feasible:
+The head v is the first axis, and the first entry of a token is the token's score times the label. This is no
+restriction, because scores may be arbitrary and all norms are invariant under rotations. Tokens and queries have few
+bits, so that keys vec(x zᵀ) are exact. Three constructions make ATT-SVM feasible:
 
 - label-separating: Y_i qᵀz_i ≥ 1 for some q. Then a multiple of W = v qᵀ separates the optimal tokens, however many
   tokens there are.
 - independent: the rows (x_iα − x_it) z_iᵀ are linearly independent, so that some W gives all of them margin 1, for
-  every α. This requires T − 1 ≤ d and n(T − 1) ≤ d e, and then almost all data have independent rows. The queries may
-  be opposed: Σ c_i Y_i z_i = 0 with c > 0, so that no q separates the labels.
-- orthogonal: tokens of an input are orthogonal and of equal norm, and queries are orthogonal. Then the first step of
+every α. This requires T − 1 ≤ d and n(T − 1) ≤ d e, where e is the dimension of queries; then almost all data have
+independent rows. The queries may be opposed: Σ c_i Y_i z_i = 0 with all c_i > 0, so that no q separates the labels. -
+orthogonal: tokens of an input are orthogonal and of equal norm, and queries are orthogonal. Then the first step of
   gradient descent from W = 0 separates the optimal tokens.
 
-One case in five of the first two constructions is realistic: it has tokens and queries as users have them, of few bits
-or, if tokens are not moved later, in float32. With label-separating queries inputs may be repeated. In both
-constructions a support may be copied and moved in a coordinate that W^mm does not use, unless scores must be distinct.
+One case in five of the constructions label-separating and independent is realistic: tokens and queries are numbers as
+users have them, of few bits or, if tokens are not moved later, in float32. With label-separating queries inputs may be
+repeated. In both constructions a support (token with a positive dual) may be copied, and the copy moved in a coordinate
+that W^mm does not use, unless scores must be distinct.
 
 Some other cases have decimals, whose products x z are rounded. With label-separating queries there may be up to 17
 tokens, and a token may be the midpoint of two supports. In one case in three the dimension e of queries is not d.
@@ -52,19 +53,19 @@ Tokens = Float64[np.ndarray, "n T d"]
 Queries = Float64[np.ndarray, "n d"]
 
 MOST = (4, 5, 4)
-"""The largest n, T and d of most cases."""
+"""The largest number of inputs n, number of tokens T and dimension d of most cases."""
 MANY = (9, 12, 17)
 """The numbers of tokens of cases with many tokens."""
 MOST_MANY = (2, 17, 4)
 """The largest n, T and d of cases with many tokens."""
 FACTORS = (1.0, 2.0, 16.0)
-"""The distances, in units of the least one needed, by which tokens that score higher than α are moved away from α."""
+"""The distances, as multiples of the least sufficient distance, by which tokens that score higher are moved from α."""
 FARTHEST = 2.0**12
 """The largest distance by which tokens are moved; tokens that would have to move further are not moved."""
 GRID = 2.0**-22
-"""The number to whose multiples scores are rounded, so that they have few bits; the smallest gaps do not vanish."""
+"""Scores are rounded to multiples of this number, so that they have few bits; the smallest gaps do not vanish."""
 TRIES = 4
-"""The number of perturbations that keep first tokens as queries; then queries are perturbed independently of tokens."""
+"""The number of perturbations that keep first tokens as queries; later perturbations move queries independently."""
 
 
 class Family(StrEnum):
@@ -95,15 +96,15 @@ def query_cases(
 
     Args:
         draw: the function that Hypothesis passes.
-        families: the constructions to draw from.
-        equal: whether all non-optimal scores of an input are equal (Assumption B of the first paper); with the
-            construction *orthogonal* there are then two tokens.
+        families: the constructions of the module's docstring to draw from.
+        equal: whether all non-optimal scores of an input are equal (Assumption B of the first paper); the construction
+            *orthogonal* then has only two tokens.
         distinct: whether no two tokens of an input have the same score.
         alpha: the chosen tokens: ``"any"``, or ``"locally-optimal"`` ones, whose SVM-neighbours all score lower. Both
             apply only to the construction *independent*, which is drawn three times in five for "locally-optimal"; in
             the other constructions the chosen tokens are the optimal ones.
         start: whether a W(0) is drawn, as the ``start`` of the case.
-        single: whether n = 1.
+        single: whether there is only one input.
         plain: whether queries have few bits and the dimension of tokens, and units are not changed.
         opposed: whether no q has Y_i qᵀz_i > 0 for all i; only for the construction *independent*, in which one case in
             four has this property by default.
@@ -126,7 +127,7 @@ def query_cases(
     if family is Family.ORTHOGONAL:
         X, queries, v = draw(_orthogonal(frame, query_frame, Y))
     else:
-        # With gaps of 2⁻²⁰, float64 could not resolve paths of data with decimals or with neighbours without a dual.
+        # With gaps of scores of 2⁻²⁰, float64 could not resolve paths of data with decimals or idle SVM-neighbours.
         few = draw(st.booleans()) if users else idle or rough
         scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct, few=few)) / GRID) * GRID
         if idle and not (users and draw(one_in(3))):
@@ -174,7 +175,7 @@ def query_cases(
 
 
 _SHORT = STYLES.map(lambda style: Style.HALVES if style is Style.DECIMALS else style)
-"""The styles whose numbers have few bits."""
+"""A strategy for the styles whose numbers have few bits."""
 
 
 @st.composite
@@ -192,12 +193,12 @@ def _frames(
 ) -> Frame:
     """Draw the sizes n, T and d.
 
-    If ``roomy``, the sizes have room for a token that is a copy and for an unused coordinate; if ``other``, e may
-    differ from d.
+    If ``roomy``, T and d are large enough for a token that is a copy and for an unused coordinate; if ``other``, the
+    dimension of queries may differ from d.
     """
     inputs, tokens, dims = MOST_MANY if many else MOST
     n = 1 if single else draw(st.integers(2 if opposed else 1, inputs))
-    # T ≥ 3 allows a token that scores above α and another that scores below α.
+    # With T ≥ 3 one token may score above the chosen token and another below.
     least = 3 if roomy or (family is Family.INDEPENDENT and local) else 2
     most = 2 if family is Family.ORTHOGONAL and equal else min(tokens, 4) if opposed else tokens
     T = draw(st.sampled_from(MANY) if many else st.integers(least, most))
@@ -205,7 +206,7 @@ def _frames(
     lowest = {
         # With d = 1 tokens differ only in their scores, so that small gaps make tokens nearly equal.
         Family.LABEL_SEPARATING: 1 + other,
-        # Opposed queries span n − 1 dimensions.
+        # Opposed queries, with Σ c_i Y_i z_i = 0, span only n − 1 dimensions.
         Family.INDEPENDENT: max(T - 1, int(np.ceil(rows / (n - 1) if opposed else np.sqrt(rows)))),
         Family.ORTHOGONAL: max(T, n),
     }[family] + roomy
@@ -227,7 +228,7 @@ def _query_dimension(draw: DrawFn, family: Family, frame: Frame, *, idle: bool, 
 def _solver(
     queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
 ) -> Callable[[Tokens], MaxMargin | None]:
-    """Return a function that solves ATT-SVM(α) of tokens with these queries; it returns None if this is infeasible."""
+    """Return a function from tokens to the solution of ATT-SVM(α) with the given queries, or to None without one."""
 
     def solve(tokens: Tokens) -> MaxMargin | None:
         solution = max_margin(QueryDataset(tokens, queries, Y, v).keys, alpha)
@@ -240,7 +241,10 @@ def _solver(
 def _label_separating(
     draw: DrawFn, query_frame: Frame, X: Tokens, z: Queries, Y: Float64[np.ndarray, "n"], *, self_attention: bool
 ) -> tuple[Tokens, Queries]:
-    """Draw q, and change queries z in place so that q·z_i = Y_i c_i, c_i ≥ 1; in self-attention tokens change, too."""
+    """Draw a vector q, and change the queries z in place so that q·z_i = Y_i c_i with c_i ≥ 1.
+
+    In self-attention the queries are views of the first tokens, which therefore change, too.
+    """
     q = draw(query_frame.integers("d", -2, 2)).astype(np.float64)
     # If queries are tokens, their first entries are scores, which must not change.
     pivot = draw(st.integers(1, query_frame.d - 1)) if self_attention else draw(st.integers(0, query_frame.d - 1))
@@ -270,13 +274,13 @@ def _independent(
 ) -> tuple[Tokens, Queries]:
     """Change tokens and queries until rows are independent; in self-attention queries are the first tokens if possible.
 
-    The ``unused`` coordinate of tokens is 0.
+    The coordinate ``unused`` of tokens remains 0.
     """
     opt = np.argmax(Y[:, None] * X[:, :, 0], axis=1).astype(np.int64)
     shares = draw(frame.choices("n", (1.0, 2.0)))
 
     def with_last(query: Queries) -> Queries:
-        """Return the queries; if ``opposed``, replace the last one so that Σ c_i Y_i z_i = 0."""
+        """Return the queries; if ``opposed``, replace the last query so that Σ c_i Y_i z_i = 0 for some c_i > 0."""
         if not opposed:
             return query
         return np.concatenate([query[:-1], -Y[-1] * ((shares * Y)[:-1] @ query[:-1])[None]])
@@ -290,7 +294,7 @@ def _independent(
         if unused is not None:
             steps[:, :, unused] = 0.0
         nudged = X + steps
-        # As scores must not change, first tokens cannot always be the queries, for example if their scores are 0.
+        # First tokens cannot always be the queries, for example if their scores, which must not change, are 0.
         self_attention = self_attention and tries < TRIES
         moved = z + rng.integers(-(4**tries), 4**tries + 1, size=z.shape) / 4.0**tries / 4
         query = nudged[:, 0] if self_attention else with_last(moved)
@@ -301,7 +305,10 @@ def _independent(
 def _orthogonal(
     draw: DrawFn, frame: Frame, query_frame: Frame, Y: Float64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Float64[np.ndarray, "d"]]:
-    """Draw tokens ±c_i e_j, queries ±b_i e_j, and a head of entries that differ in size; some are rotated."""
+    """Draw tokens ±c_i e_j and queries ±b_i e_j along axes e_j, and a head with entries of different sizes.
+
+    The lengths c_i and b_i depend on the input i. Some data are rotated.
+    """
     n, T, d = frame.shape
     axes = np.argsort(draw(frame.integers("nd", 0, 9)), axis=1, kind="stable")[:, :T]
     signs = draw(frame.choices("nT", (1.0, -1.0)))
@@ -332,7 +339,7 @@ def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
 def _tokens_by_rank(
     draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool
 ) -> Int64[np.ndarray, "n"]:
-    """Draw α by the ranks of its scores; if ``local``, α_0 usually has neither the highest nor the lowest score."""
+    """Draw the chosen tokens by the ranks of their scores; if ``local``, that of input 0 usually has a middle rank."""
     ranks = draw(frame.integers("n", 0, frame.tokens - 1))
     if local and not draw(one_in(8)):
         ranks[0] = np.clip(ranks[0], 1, frame.tokens - 2)
@@ -343,12 +350,13 @@ def _tokens_by_rank(
 def _make_locally_optimal(
     X: Tokens, queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Int64[np.ndarray, "n"]]:
-    """Make α locally optimal by moving the other tokens that score at least as high away from α.
+    """Make α locally optimal by moving other tokens that score at least as high as α away from α.
 
-    Let W be the solution for the constraints of the tokens that score lower. The other tokens move by −c u, where u is
-    approximately along W z_i and does not change scores: their margins grow by c uᵀ W z_i. Once these margins exceed 1,
-    W is the solution for all tokens. Queries do not change, even if they were equal to a token that moves. If α does
-    not become locally optimal, the optimal tokens are returned as α, and the tokens are not moved.
+    Let W be the solution of ATT-SVM with the constraints of only the tokens that score lower. The tokens that score at
+    least as high as α_i move by −c u, where u is approximately along W z_i, z_i the query, and does not change scores:
+    their margins grow by c uᵀ W z_i. Once these margins exceed 1, W is the solution for all tokens. Queries do not
+    change, even if they were equal to a token that moves. If α does not become locally optimal, the optimal tokens are
+    returned as α, and the tokens are not moved.
     """
     scores = Y[:, None] * (X @ v)
     best, every = np.argmax(scores, axis=1).astype(np.int64), np.arange(len(Y))
@@ -359,8 +367,8 @@ def _make_locally_optimal(
     )
     if not harmful.any() or not lower.any():
         return X, queries, best
-    # Replace each token that scores at least as high as α by the token of lowest score, or by α if no token of the
-    # input scores lower.
+    # Replace each token that scores at least as high as α_i by the input's token of lowest score, or by α_i if no token
+    # of the input scores lower.
     stand_in = np.where(lower, np.argmin(scores, axis=1), alpha)
     alone = np.where(harmful[:, :, None], X[every, stand_in][:, None], X)
     decided = max_margin(QueryDataset(alone, queries, Y, v).keys, alpha, required=lower.astype(np.int64))

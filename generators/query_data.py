@@ -17,7 +17,7 @@ from reference_attention.sequence_dataset import SequenceDataset
 
 QUERIES = ("queries", "W0", "K0", "Q0", "mask", "causal")
 FACTORS = QUERIES[2:4]
-"""The names of the arrays at which training of (K, Q) starts."""
+"""The names of the arrays with the factors K and Q at which training starts."""
 
 
 def check_query_names(name: str, names: Collection[str]) -> None:

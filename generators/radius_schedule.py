@@ -18,12 +18,13 @@ from reference_attention.svm.max_margin import Infeasible
 
 
 def radius_schedule(case: Case) -> Finding:
-    """Check that r ≥ c* R for all radii, where c* is the largest (Θ_relax − ρ_i)^+/slack_i of a non-support i.
+    """Check that r ≥ c* R for all radii r of the head and R of the prompt, for the critical ratio c*.
 
-    slack_i = v̄_mm·Y_i x_iα − Γ, and ρ_i is the margin of input i along p_relax. The radii are the arrays
-    ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, increasing, of shape (k,).
-    Without these the assumption holds, as the statement uses its default schedule. Rounding of c* is harmless, because
-    a schedule at the threshold has the same limit.
+    The ratio c* is the largest (Θ_relax − ρ_i)^+/slack_i of an input i that does not support v_mm, where Θ_relax is the
+    margin of p_relax, ρ_i the margin of input i along p_relax, and slack_i = v̄_mm·Y_i x_iα − Γ the excess of the
+    input's label margin over Γ. The radii are the arrays ``head_radii`` (or ``log_head_radii``, as r may grow like
+    e^{RΘ}) and ``prompt_radii``, increasing, of shape (k,). Without these arrays the assumption holds, as the statement
+    uses its default schedule. Rounding of c* is harmless, because the schedule r = c* R has the same limit.
     """
     schedule = schedule_of(case)
     if schedule is None:

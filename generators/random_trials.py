@@ -1,6 +1,6 @@
 """Random problems of the paper's Figures 9 and 10: tokens and head uniform on the unit sphere, labels uniform in ±1.
 
-A trial depends on its seed, d and number, but not on how many trials are drawn.
+A trial (one such problem) depends on a seed, d and its number, but not on how many trials are drawn.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix E, Figures 9 and 10.
 """
@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from reference_attention.problem import Dataset
 
 INPUTS, TOKENS = 4, 6
-"""The default n and T of a trial."""
+"""The default numbers of inputs and of tokens of a trial."""
 
 
 def random_trial(seed: int, d: int, number: int, n: int = INPUTS, tokens: int = TOKENS) -> Dataset:

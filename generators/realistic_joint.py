@@ -1,11 +1,11 @@
-"""Changes that make tokens of joint training realistic, as far as Assumption C allows.
+"""Changes that make tokens of joint training like users' data (realistic), as far as Assumption C allows.
 
-The chosen tokens, small dyadic multiples of Γ, are not changed, because their weighted sum has to vanish exactly. Other
-tokens may lie anywhere inside the convex hull of the ball of radius Γ and the chosen token of their input. The tokens
-of :mod:`generators.joint_cases` keep a distance of Γ (1 − c)/8 ≥ Γ/16 from the boundary of this hull. So there is room
-to round them to three digits or to float16, to add a token that differs from another by a thousandth, and to add an
-SVM-neighbour without a dual: a copy of a support, moved by 0.014 Γ in a coordinate that is 0 in all other tokens. With
-four coordinates W removes e_0. Tokens are not rotated.
+The chosen tokens, whose entries are small dyadic multiples of the label margin Γ, are not changed, because their
+weighted sum has to vanish exactly. Other tokens may lie anywhere inside the convex hull of the ball of radius Γ and the
+chosen token of their input. The tokens c x_iα + e of :mod:`generators.joint_cases` keep a distance of Γ (1 − c)/8 from
+the boundary of this hull. So they may be rounded to three digits or to float16, a token may be added that differs from
+another by a thousandth, and an SVM-neighbour with a zero dual: a copy of a token with a positive dual, moved by 0.014 Γ
+in a coordinate that is 0 in all other tokens. With four coordinates W removes e_0. Tokens are not rotated.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C.
 """
@@ -23,23 +23,23 @@ from generators.numbers import one_in
 Tokens = Float64[np.ndarray, "n T d"]
 
 STEP = 0.001
-"""The difference between nearly equal tokens."""
+"""The difference between nearly equal tokens, in one coordinate."""
 ASIDE = 0.014
-"""The distance of a moved copy from its support, in units of Γ; less than a quarter of the least 1 − c."""
+"""The distance of a moved copy from the copied token, in units of Γ; less than a quarter of the least 1 − c."""
 
 
 @st.composite
 def realistic_joint_tokens(
     draw: DrawFn, X: Tokens, alpha: Int64[np.ndarray, "n"], gamma: float
 ) -> tuple[Tokens, Float64[np.ndarray, "k d"] | None]:
-    """Draw realistic tokens from tokens of the plain construction, and draw W.
+    """Make the tokens of :func:`generators.joint_cases.joint_cases` realistic, and choose W.
 
     All tokens except the chosen ones are rounded. Some data also have two nearly equal tokens, a constant coordinate,
     or a token that differs from another one in a single coordinate.
 
     Args:
         draw: the function that Hypothesis passes.
-        X: tokens of :func:`generators.joint_cases.joint_cases` before any rotation, so that e_1 separates.
+        X: the tokens before any rotation, so that the axis e_1 separates the chosen tokens.
         alpha: the chosen tokens.
         gamma: the label margin Γ, at least 1/2.
     """
@@ -58,7 +58,7 @@ def realistic_joint_tokens(
     axis = draw(st.integers(2, d - 1))
     in_keys = np.ones(d, dtype=bool)
     if d > 3:
-        # For d > 3 a third coordinate is left besides e_1 and the axis; with these two alone, p_mm would be along e_1.
+        # Keys have a third coordinate besides e_1 and the axis; with only these two, p_mm would be along e_1.
         in_keys[0] = False
     W = None if in_keys.all() else np.eye(d)[in_keys]
     if can_have_idle_neighbour(tokens.shape) and draw(st.integers(0, 3)):
@@ -72,9 +72,9 @@ def realistic_joint_tokens(
 
 @st.composite
 def repeated_joint_inputs(draw: DrawFn, n: int, most: int) -> Int64[np.ndarray, "m"]:
-    """Draw the indices of the inputs; one time in three an input occurs twice, if there are fewer than ``most``.
+    """Draw the indices of n inputs; one time in three an input occurs twice, if n is less than ``most``.
 
-    The two copies share the dual of the input, so that the max-margin head does not change.
+    Both copies share the dual of the input, so that the max-margin head does not change.
     """
     every = np.arange(n)
     if n < most and draw(one_in(3)):

@@ -1,8 +1,9 @@
 """Strategies for tokens as users have them: arbitrary, or separable because of one coordinate, the pivot.
 
-In the pivot the chosen token of each input exceeds every other constrained token of the input by at least one level, so
-that ± e_pivot separates; the other coordinates, and p_mm, are arbitrary. Then more features of users' data are added:
-nearly equal tokens, a constant coordinate, an SVM-neighbour without a dual.
+Coordinates are increasing functions of integer levels (:mod:`.realistic_numbers`). In the pivot the level of each
+input's chosen token is above (or below) that of every other constrained token of the input, so that the axis ± e_pivot
+separates; the other coordinates, and p_mm, are arbitrary. Then more features of users' data are added: nearly equal
+tokens, a constant coordinate, an SVM-neighbour with a zero dual.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM); issue reports.
 """
@@ -50,18 +51,18 @@ def realistic_keys(
 
     Args:
         draw: the function that Hypothesis passes.
-        frame: the sizes.
+        frame: the sizes n, T and d.
         alpha: the chosen tokens.
-        constrained: a mask of the tokens from which α is separated; the other tokens are arbitrary.
+        constrained: a mask, (n, T), of the tokens from which α_i is separated; the other tokens are arbitrary.
         repeats: for each input the index of the input that it repeats, usually its own; the repeated input must have
             the same chosen and constrained tokens.
-        kinds: the kinds of numbers.
+        kinds: the kinds of numbers to draw from.
     """
     n, tokens, d = frame.shape
     grid = draw(grids(d, kinds))
     token_levels = draw(levels(frame, grid))
     pivot = draw(st.integers(0, d - 1))
-    # With one-hot flags or normalised counts no level is below 0 and other tokens get level 0: so raise the chosen
+    # With one-hot flags or normalised counts no level is below 0 and other tokens get level 0, so raise the chosen
     # token.
     upwards = grid.kind is Kind.ONE_HOT or grid.unit_norm or draw(st.booleans())
     free = constrained & (np.arange(tokens) != alpha[:, None])
@@ -76,7 +77,7 @@ def realistic_keys(
     every = bool((free | (np.arange(tokens) == alpha[:, None])).all())
     if every and can_have_idle_neighbour(frame.shape) and draw(st.integers(0, 3)):
         moved = grid.values(np.full(d, _other_level(draw, grid)))[axis]
-        # Repeated inputs only repeat constraints, so that p_mm does not depend on them.
+        # Solve ATT-SVM without repeated inputs: they only repeat constraints, so that p_mm does not depend on them.
         distinct = np.flatnonzero(repeats == np.arange(n))
         keys[distinct] = with_idle_neighbour(
             keys[distinct], alpha[distinct], axis, float(moved), solver(alpha[distinct])
@@ -87,12 +88,12 @@ def realistic_keys(
 
 
 def _other_level(draw: DrawFn, grid: Grid) -> int:
-    """Draw the level, other than 0, to which the copy of a support is moved."""
+    """Draw the level, other than 0, to which a copied token is moved in one coordinate."""
     return int(draw(st.sampled_from((grid.unit, grid.high, max(1, grid.unit // 4), grid.least))))
 
 
 def _gains(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n"]:
-    """Draw for each input the number of levels by which the chosen token exceeds others, rarely the least."""
+    """Draw for each input the number of levels by which the chosen token exceeds others, rarely the least possible."""
     most = (grid.high - grid.low) // 2
     sizes = (grid.unit, 2 * grid.unit, grid.unit // 2, 3 * grid.unit, grid.unit, grid.unit // 4, grid.unit, grid.least)
     gains = np.asarray(draw(frame.choices("n", tuple(max(grid.least, min(x, most)) for x in sizes))))
@@ -117,7 +118,7 @@ def _set_apart(
     top = grid.high if up else -grid.low
     signed = sign * column
     if grid.unit_norm:
-        # Tokens are normalised later; a level of 0 stays 0 then.
+        # Tokens are normalised later, which does not change entries of level 0.
         signed[free] = 0
     signed = np.where(free, np.minimum(signed, (top - gain)[:, None]), signed)
     highest = np.where(free, signed, np.iinfo(np.int64).min // 2).max(axis=1)
@@ -133,9 +134,9 @@ def _all_but_equal(
     pivot: tuple[int, int] | None,
     constraint: tuple[Chosen, Bool[np.ndarray, "n T"]] | None,
 ) -> Levels:
-    """Replace a token by a copy of another token that is moved by a step in one coordinate.
+    """Replace a token by a copy of another token, moved by the least step in one coordinate.
 
-    One copy in four is a copy of the chosen token; it moves along the pivot. A copy that moves along the pivot moves
+    One copy in four is a copy of the chosen token, and moves along the pivot. A copy that moves along the pivot moves
     away from the chosen token. If the step would leave the grid, the copy is exact, or nothing is replaced.
     """
     n, tokens, d = token_levels.shape
@@ -163,7 +164,7 @@ def _all_but_equal(
 
 
 def _keys_of_levels(grid: Grid, token_levels: Levels) -> Keys:
-    """Return the tokens with these levels; if the grid demands it, scale nonzero tokens to norm 1."""
+    """Return the tokens with the given levels, scaled to norm 1 if the grid demands this and they are not 0."""
     tokens = grid.values(token_levels)
     if not grid.unit_norm:
         return tokens

@@ -49,7 +49,7 @@ SCALED = (Kind.SPARSE, Kind.DECIMALS, Kind.FLOAT16, Kind.BFLOAT16)
 LARGEST = 3
 """The largest modulus of numbers before they are scaled."""
 SCALES = (-3, 3)
-"""The powers of ten by which numbers are scaled."""
+"""The exponents of the powers of ten by which numbers are scaled."""
 DOCUMENTS = 20
 """The number of documents from which the rarity of a term is computed."""
 
@@ -59,7 +59,7 @@ _EVERY: ContextVar[bool | None] = ContextVar("whether every case is realistic", 
 
 @contextmanager
 def realistic(every: bool | None) -> Iterator[None]:
-    """Set which cases are realistic, if a strategy can draw such cases: all (True), none (False), or 1 in 5 (None)."""
+    """Set which cases are realistic, where strategies can draw such cases: all (True), none (False), 1 in 5 (None)."""
     before = _EVERY.set(every)
     try:
         yield
@@ -78,12 +78,12 @@ class Grid:
     """An increasing function from integer levels to numbers, for each coordinate of a data set.
 
     Attributes:
-        kind: the kind of feature.
+        kind: the kind of features.
         low, high: the smallest and the largest level.
-        unit: the difference of levels whose numbers differ by about 1, before scaling.
-        least: the least difference of levels that guarantees different floats.
-        factor: the number that one level adds, before rounding to the kind's format, as numerators and denominators,
-            each of shape (d,).
+        unit: the difference of two levels whose numbers differ by about 1, before scaling.
+        least: the least difference of two levels that guarantees different floats.
+        factor: the number that one level adds in each coordinate, before rounding to the kind's format, as numerators
+            and denominators, each of shape (d,).
         sparse: whether most entries are 0.
         unit_norm: whether tokens are finally scaled to norm 1.
     """
@@ -98,7 +98,7 @@ class Grid:
     unit_norm: bool = False
 
     def values(self, levels: Int64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-        """Return the numbers that belong to these levels."""
+        """Return the numbers that belong to the levels."""
         numerator, denominator = self.factor
         exact = levels * numerator / denominator
         if self.kind is Kind.FLOAT16:
@@ -128,7 +128,8 @@ def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool
         rarity = np.log((1 + DOCUMENTS) / (1 + having)) + 1
         return Grid(kind, 0, 6, 1, 1, (rarity, ones), sparse=True, unit_norm=draw(st.booleans()))
     else:
-        # Below 4, numbers of 11 significant bits are less than 0.003 apart, and numbers of 8 bits less than 0.02.
+        # Below 4, neighbouring numbers of 11 significant bits are less than 0.003 apart, and those of 8 bits less than
+        # 0.02.
         divisor = draw(st.sampled_from((100, 1000))) if kind is Kind.DECIMALS else 1000
         unit, least = divisor, {Kind.DECIMALS: 1, Kind.FLOAT16: 3, Kind.BFLOAT16: 20}[kind]
         low, high, sparse = -LARGEST * divisor, LARGEST * divisor, draw(one_in(3))
@@ -142,7 +143,7 @@ def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool
 
 @st.composite
 def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]:
-    """Draw levels of tokens between the grid's lowest and highest; if the grid is sparse, two of three are 0."""
+    """Draw levels of tokens between the grid's lowest and highest level; if the grid is sparse, two of three are 0."""
     if grid.kind is Kind.ONE_HOT:
         return flags(draw, frame, draw(st.integers(1, frame.d)))
     if not grid.sparse:
@@ -158,7 +159,7 @@ def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]
 def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
     """Draw one-hot flags of a feature with ``first`` categories and, in the other coordinates, of a second feature.
 
-    A feature of a token may have no flag, which means an unknown category.
+    A token may have no flag for a feature, which means an unknown category.
     """
     one_hot = np.zeros(frame.shape, dtype=np.int64)
     for group in (range(first), range(first, frame.d)):
@@ -170,7 +171,7 @@ def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
 
 @st.composite
 def repeated_inputs(draw: DrawFn, n: int) -> Int64[np.ndarray, "n"]:
-    """Draw for each input the index of the input that it repeats: its own, or sometimes an earlier one for the last."""
+    """Draw for each input the index of the input that it repeats: its own, or sometimes, for the last, another."""
     sources = np.arange(n)
     if n > 1 and draw(one_in(3)):
         sources[-1] = draw(st.integers(0, n - 2))

@@ -1,9 +1,10 @@
-"""ReLU heads with capped scores, for which mixtures of tokens are optimal, and the limit of descent with such a head.
+"""ReLU heads with capped scores, for which mixtures of tokens are optimal, and the limit of descent with such heads.
 
-The head is h(x) = relu(vᵀx + c) − Σ_j b_j relu(w_jᵀx − θ_j), where vᵀx + c > 0 at all tokens, w_j is the j-th best
-token, and the cap b_j is slightly more than the lead of w_j's score over the token that gets the remaining weight. So
-weight on w_j beyond θ_j lowers the value of the head. Other tokens have much lower scores: while descent oscillates
-about the kinks at θ_j, their weights fall like 1/k with the step k.
+The head is h(x) = relu(vᵀx + c) − Σ_j b_j relu(w_jᵀx − θ_j), where vᵀx + c > 0 at all tokens, w_j is the token with the
+j-th highest score, θ_j the weight at which its cap begins, and the cap b_j is slightly more than the lead of w_j's
+score over that of the token that gets the remaining weight. So weight on w_j beyond θ_j lowers the value of the head.
+Other tokens have much lower scores: while descent oscillates about the kinks at θ_j, their weights fall like 1/k with
+the step k.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -29,13 +30,13 @@ from reference_attention.training.relu_descent import ReluRun
 
 RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 MOST = (2, 5, 6)
-"""The largest n, T and d."""
+"""The largest number of inputs n, number of tokens T and dimension d."""
 STEP, STEPS = 0.1, 2000
 """The step length η of normalized descent, in units of 1/max|key|, and the number of steps."""
 SELECTED = 1e-3
-"""The weight above which a token belongs to O_i, as in the authors' code."""
+"""The weight at the end of descent above which a token counts as having weight, as in the authors' code."""
 WIDTH = 100
-"""The number of last iterates over which scores are averaged, because steps oscillate about the kinks of a head."""
+"""The number of last steps over which scores are averaged, because descent oscillates about the kinks of a head."""
 
 
 @st.composite
@@ -59,8 +60,8 @@ def capped_head_cases(draw: DrawFn) -> Case:
     units, weights = [X @ v - scores.min() + 1.0], [1.0]
     for j in range(caps):
         units.append(X @ tokens[j] - shares[j])
-        # The cap exceeds the lead of token j over the best token without a cap. So above θ_j more weight on token j
-        # lowers the value of the head.
+        # The cap exceeds the lead of token j over the best token without a cap. So if token j has more weight than its
+        # threshold (share), yet more weight lowers the value of the head.
         weights.append(-(sum(ahead[j:]) + draw(st.sampled_from((0.25, 0.5)))))
     data = QueryDataset(X, separate_queries(draw, X), np.ones(n), v)
     head = (np.stack(units, axis=2), np.array(weights), np.full(caps + 1, float(RELU)), np.ones(n))
@@ -69,7 +70,7 @@ def capped_head_cases(draw: DrawFn) -> Case:
 
 
 def relu_head(case: Case) -> Finding:
-    """Check that the head is a sum of ReLUs of affine functions of a token, and its labels are those of the data."""
+    """Check that the head is a sum of ReLUs of affine functions of a token, with the labels of the data."""
     data = case.queried
     if data is None:
         return Finding(None, NO_QUERIES)
@@ -92,9 +93,9 @@ def relu_head(case: Case) -> Finding:
 
 
 def masked_tokens_cost(case: Case) -> Finding:
-    """Run descent, and check that at its end every token without weight scores below the tokens with weight.
+    """Run descent, and check that in the end every token without weight scores below the tokens with weight.
 
-    Scores are computed with the ReLU units that are active at the end.
+    Scores are computed with the ReLU units that are active in the last steps, and averaged over these steps.
     """
     finding = relu_head(case)
     if not finding.holds:

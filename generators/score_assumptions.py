@@ -17,11 +17,11 @@ from reference_attention.losses import LOSSES
 
 
 def well_behaved_loss(case: Case) -> Finding:
-    """Decide Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, and ℓ' is M0-Lipschitz.
+    """Decide Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, and ℓ' is Lipschitz with constant M0.
 
     Assumption A is proven for the losses of this package, and refuted for the losses of
     :mod:`reference_attention.ill_behaved_losses` by a score at which it fails. For any other loss, the constants M0 and
-    M1 that the loss states are checked on a grid, which can refute them but never establish them.
+    M1 that the loss states are checked on a grid, which can refute Assumption A but never establish it.
     """
     loss = case.problem.loss
     low, high = case.problem.score_range
@@ -51,7 +51,7 @@ def well_behaved_loss(case: Case) -> Finding:
 
 
 def strict_optimum(case: Case) -> Finding:
-    """Check that γ_it < γ_i,opt for every t ≠ opt_i."""
+    """Check that one token of each input scores strictly highest: γ_it < γ_i,opt for every t ≠ opt_i."""
     scores = case.problem.scores
     for i, row in enumerate(scores):
         best = np.flatnonzero(row == row.max())
@@ -91,7 +91,7 @@ def distinct_scores(case: Case) -> Finding:
 
 
 def single_input(case: Case) -> Finding:
-    """Check that n = 1."""
+    """Check that there is one input, n = 1."""
     return Finding(case.problem.n == 1, f"n = {case.problem.n}")
 
 

@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float64, Int64
 from generators.numbers import Frame, one_in
 
 GAPS = (1.0, 2.0, 0.5, 3.0, 0.1, 2.0**-20)
-"""The distances between scores that are drawn; the last is tiny, and 0.1 is no dyadic number."""
+"""The distances between scores that are drawn; the last distance is tiny, and 0.1 is no dyadic number."""
 LEVELS = 3
-"""The largest modulus of the integer that is added to all scores of an input."""
+"""The largest absolute value of the integer that is added to all scores of an input."""
 STEP = (1.0,)
 """The distance between consecutive scores if there are few distinct scores, as for grades or counts."""
 
@@ -44,7 +44,7 @@ def optimal_scores(
         frame: the sizes.
         equal: whether all other tokens have the same score (Assumption B).
         distinct: whether no two tokens of an input have the same score.
-        ties: whether more tokens may have the optimal score; at least one token of input 0 is not optimal.
+        ties: whether several tokens of an input may have the optimal score; at least one token of input 0 never has.
         few: whether all inputs share few score values: three, or T if scores are distinct.
     """
     n, tokens, _ = frame.shape
@@ -56,7 +56,7 @@ def optimal_scores(
         below = _ladder(draw, frame, below)
     if ties:
         shared = draw(frame.choices("nT", (False, True)))
-        # Input 0 keeps a non-optimal token, the token after its best token.
+        # Input 0 keeps a non-optimal token: the token after the best one.
         shared[0, (best[0] + 1) % tokens] = False
         below[shared] = 0
     below[np.arange(n), best] = 0
@@ -75,7 +75,9 @@ def locally_optimal_scores(
     distinct: bool = False,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw scores below α's for the SVM-neighbours, and any scores for other tokens; α is often not globally optimal.
+    """Draw scores that are lower than that of α_i for SVM-neighbours, and arbitrary for all other tokens.
+
+    Often α is not globally optimal.
 
     Args:
         draw: the function that Hypothesis passes.
@@ -83,15 +85,15 @@ def locally_optimal_scores(
         alpha: the chosen tokens.
         neighbours: the mask of the SVM-neighbours of α.
         strict: whether one token per input scores strictly highest.
-        equal: whether Assumption B holds; then α is optimal in inputs with neighbours; in other inputs any token may be
-            optimal.
+        equal: whether Assumption B holds; then α_i is optimal in inputs with SVM-neighbours, and in other inputs any
+            token may be optimal.
         distinct: whether no two tokens of an input have the same score.
         few: whether all inputs share few score values, usually three.
     """
     n, tokens, _ = frame.shape
     every, chosen = np.arange(n), np.arange(tokens) == alpha[:, None]
     steps = draw(frame.choices("nT", STEP if few else GAPS))
-    # A token that has to score highest is α or a token that is no SVM-neighbour, because neighbours score below α.
+    # The token that has to score highest is α_i or no SVM-neighbour, because SVM-neighbours score below α_i.
     best = draw(frame.integers("n", 0, tokens - 1))
     best = np.where(neighbours.any(axis=1) if equal else neighbours[every, best], alpha, best)
     if equal:
@@ -112,12 +114,12 @@ def locally_optimal_scores(
 
 
 def _bases(draw: DrawFn, frame: Frame, *, few: bool) -> Int64[np.ndarray, "n"]:
-    """Draw for each input the integer that is added to all its scores; if ``few``, return 0 for all inputs."""
+    """Draw for each input the integer that is added to all scores of the input; if ``few``, return 0 for all inputs."""
     return np.asarray(np.zeros(frame.n, dtype=np.int64) if few else draw(frame.integers("n", -LEVELS, LEVELS)))
 
 
 def _ladder(draw: DrawFn, frame: Frame, gaps: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:
-    """Return the cumulative sums of each row's gaps, distinct positive numbers, in a drawn order."""
+    """Return, for each row, the cumulative sums of the gaps, which are distinct positive numbers, in a drawn order."""
     order = np.argsort(draw(frame.integers("nT", 0, 9)), axis=1, kind="stable")
     return np.take_along_axis(np.cumsum(gaps, axis=1), order, axis=1)
 
