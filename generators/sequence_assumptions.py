@@ -19,18 +19,21 @@ from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasibl
 NO_SEQUENCE = "the case has one query per input; give queries of shape (n, L, e) and labels of shape (n, L)"
 
 Chosen = tuple[Int64[np.ndarray, "_n"], ...]
-"""For each part of the data, a token for each pair (i, k): an index into the tokens that query k of input i sees."""
+"""For each part of the data (queries that see equally many tokens), the chosen token of each query.
+
+A token is given as an index into the tokens that the query sees."""
 
 
 def optimal_tokens_of(parts: Sequence[SequencePart]) -> Chosen:
-    """Return the optimal tokens of each part."""
+    """Return the optimal token of each query, by the parts of the data."""
     return tuple(part.problem.optimal for part in parts)
 
 
 def sequence_rows(data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen) -> dict[Place, Vector]:
-    """Return the exact rows vec((x_iα − x_it) z_ikᵀ), t ≠ α, by part, pair (i, k) of the part, and token.
+    """Return the exact rows vec((x_iα − x_it) z_ikᵀ), t ≠ α, by part, query within the part, and token.
 
-    The rows are computed from ``data``; of ``parts`` only the pairs (i, k) and the tokens that these see are used.
+    Here z_ik is query k of input i. The rows are computed from ``data``; only the pairs (i, k) and the visible tokens
+    of each are taken from ``parts``.
     """
     rows: dict[Place, Vector] = {}
     for q, (part, chosen) in enumerate(zip(parts, alpha, strict=True)):
@@ -72,7 +75,7 @@ def sequence_strict_optimum(case: Case) -> Finding:
 def sequence_separable(case: Case) -> Finding:
     """Check that ATT-SVM over all queries is feasible for the optimal tokens.
 
-    The solver's answer is checked exactly.
+    The solver's W is checked against the constraints, or its Farkas multipliers are, exactly.
     """
     data = case.sequence
     if data is None:

@@ -1,4 +1,4 @@
-"""Predicates of assumptions on steps: η ≤ 1/L_p for gradient descent, and normalized steps that tend to zero.
+"""Predicates of assumptions on step sizes: η ≤ 1/L_p for gradient descent, and normalized steps that tend to zero.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 6.
 """
@@ -14,10 +14,10 @@ from generators.finding import Finding
 def step_size(case: Case) -> Finding:
     """Check that η ≤ 1/L_p for the smoothness constant L_p of the problem.
 
-    η is the array ``eta``, of shape (), of the case; without it the assumption holds, because the statement uses 1/L_p.
-    L_p is a sum of n products of norms, computed in logarithms, whose error is at most 64 eps times the largest
-    logarithm, as SVD and norms are accurate to a small multiple of eps. An η that exceeds 1/L_p by less than this error
-    counts as equal to 1/L_p.
+    The step size η is the array ``eta``, of shape (), of the case; without this array the assumption holds, because the
+    statement uses 1/L_p. L_p is a sum of n products of norms, computed in logarithms. The error of the logarithm is at
+    most 64 eps times the largest logarithm, as SVD and norms are accurate to a small multiple of eps. An η that exceeds
+    1/L_p by less than this error counts as equal to 1/L_p.
     """
     log_smoothness = case.problem.log_smoothness
     if "eta" not in case.arrays:
@@ -35,7 +35,8 @@ def step_size(case: Case) -> Finding:
 def vanishing_steps(case: Case) -> Finding:
     """Check that the step lengths η_t tend to 0, with Σ η_t = ∞.
 
-    The steps of a statement are η_0/√(t+1), unless the array ``step_norm`` (shape ()) sets the length of every step.
+    A statement uses the step lengths η_0/√(t+1), unless the array ``step_norm`` (shape ()) sets one length for all
+    steps.
     """
     if "step_norm" not in case.arrays:
         return Finding(True, "η_0/√(t+1) is used")

@@ -8,8 +8,8 @@ A paper whose data are not keys and scores defines a frozen dataclass for its da
         seed: int = 0
         name: str = "generated"
 
-The paper's strategies draw instances of this class; its predicates and conclusions take such an instance. The methods
-that write the data to a file, print the data or simplify them use the fields, and can be overridden.
+The paper's strategies draw instances of this class; the paper's predicates and conclusions take such an instance. The
+methods that write the data to a file, print the data or simplify them use the fields, and can be overridden.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from reference_attention.npz import MOST_AXES
 from reference_attention.problem import as_array, refuse_truth_values
 
 Own = TypeVar("Own", bound="Subject")
-"""The type of methods that return their own class; the run-time type checks do not support ``Self``."""
+"""The type of data in methods that return data of the same class; the run-time type checks do not support ``Self``."""
 KINDS: dict[str, type[Subject]] = {}
-"""Kind, a word in a file → the class of the file's data, for the kinds of data that papers define."""
+"""For each kind of data that papers define, named by a word in the data's files, the class of the data."""
 KIND = "kind"
-"""The name under which a file holds its kind."""
+"""The name under which a file holds the kind of its data."""
 RECORD = ("case_of", "claim", KIND)
 """The names that a file may hold besides the fields of its data."""
 
 
 class Subject:
-    """Base class of data that are drawn, checked, written, read and printed; immutable.
+    """Base class of the data of one check, which are drawn, checked, written, read and printed; immutable.
 
     Attributes:
         kind: the word that distinguishes files of the class from others; empty for the data of this package.
-        noun: the name of the kind in a sentence.
-        seed: the seed of random draws of a conclusion.
-        name: where the data come from, for the report.
+        noun: the name of the kind of data in a sentence.
+        seed: the seed of what a statement's conclusion draws at random.
+        name: the source of the data, for the report.
     """
 
     kind: ClassVar[str] = ""
@@ -57,7 +57,7 @@ class Subject:
         """Register the subclass under its kind.
 
         Raises:
-            InvalidInput: another class has this kind.
+            InvalidInput: another class has the same kind.
         """
         super().__init_subclass__()
         if not kind:
@@ -75,7 +75,7 @@ class Subject:
         return np.random.default_rng(self.seed)
 
     def unfit_for(self, assumptions: Collection[str]) -> str:
-        """Return why statements with these assumptions do not apply to the data; an empty text if they do."""
+        """Return why statements with the given assumptions do not apply to the data; an empty text if they do."""
         return ""
 
     def normalise(self: Own) -> Own:
@@ -93,7 +93,7 @@ class Subject:
 
     @property
     def too_large(self) -> str:
-        """Return why the data are too large for statements to be verified on them; an empty text if they are not."""
+        """Return why the data are too large for statements to be verified on them; "" if they are not too large."""
         return ""
 
     @property
@@ -103,7 +103,7 @@ class Subject:
 
     @property
     def explained_in(self) -> float:
-        """Return the estimated time of :meth:`explain` in seconds; 0 if it is short."""
+        """Return the estimated time of :meth:`explain` in seconds; 0 if the time is short."""
         return 0.0
 
     def named_values(self) -> dict[str, Any]:
@@ -116,9 +116,9 @@ class Subject:
 
     @classmethod
     def of_values(cls: type[Own], contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> Own:
-        """Return the data with these named values, from :meth:`named_values` or from a file that a user wrote.
+        """Return the data with the given values by name, from :meth:`named_values` or from a file that a user wrote.
 
-        ``__post_init__`` has to refuse values that do not fit together.
+        The method ``__post_init__`` of the class has to refuse values that do not fit together.
 
         Raises:
             InvalidInput: an unknown or a missing name, or a value of a wrong type.
@@ -147,7 +147,7 @@ class Subject:
         return (), []
 
     def lines(self) -> list[str]:
-        """Return the lines to print below the table."""
+        """Return the lines to print below the table of :meth:`rows`."""
         values = {field.name: getattr(self, field.name) for field in _fields(self)}
         present = {name: value for name, value in values.items() if value is not None and name != "name"}
         return [f"{name} {_to_show(value)}" for name, value in present.items()]
@@ -157,19 +157,20 @@ class Subject:
         return []
 
     def simpler(self: Own) -> Iterator[Own]:
-        """Yield data that are simpler by one step, the simplest first; counterexamples are simplified with these."""
+        """Yield data that are simpler by one step, the simplest first, which a search for small counterexamples tries.
+        """
         yield from ()
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """The format of files that hold data of one class, but no kind.
+    """The format of files that hold data of one class, but no :data:`KIND`.
 
     Attributes:
         data: the class of the data.
         marker: a name that all files of this format hold, and no other files.
         read: the function (named values, name of the file) → data.
-        write: the function (data, names of the record) → JSON.
+        write: the function (data, further entries of the file by name) → JSON.
         command: the command that accepts such files, if only one does.
     """
 
@@ -185,7 +186,7 @@ FORMATS: dict[str, FileFormat] = {}
 
 
 def format_of(data: Any) -> FileFormat | None:
-    """Return the format of data, or of a file with these names; None if no registered format fits."""
+    """Return the format of data, or of a file with the names ``data``; None if no registered format fits."""
     import_formats()
     if isinstance(data, Mapping | set | frozenset):
         return next((FORMATS[marker] for marker in FORMATS if marker in data), None)
@@ -207,7 +208,7 @@ def kind_named(kind: Any) -> type[Subject]:
 
 
 def written_array(value: Any) -> Any:
-    """Return the array to write as JSON; for an empty array, whose shape lists would lose, a mapping with its shape."""
+    """Return the array to write as JSON; for an empty array a mapping with the shape, which nested lists would lose."""
     return value if np.size(value) else {"shape": np.shape(value)}
 
 
@@ -215,7 +216,7 @@ def empty_array(value: Mapping[str, Any]) -> np.ndarray:
     """Return the empty array of a mapping such as {"shape": [0, 3]}.
 
     Raises:
-        ValueError: the mapping does not have this form.
+        ValueError: the mapping does not have the form of the example.
     """
     shape = value["shape"] if set(value) == {"shape"} else None
     if not isinstance(shape, list | tuple) or 0 not in shape or len(shape) > MOST_AXES:
@@ -255,7 +256,7 @@ def _to_show(value: Any) -> str:
 
 
 def _read(name: str, value: Any, hint: Any) -> Any:
-    """Return the value of a field: arrays become read-only with the declared dtype, other values do not change."""
+    """Return the value of a field with type ``hint``: an array read-only with the declared dtype, others unchanged."""
     dtype = _dtype(hint)
     if dtype is None:
         value = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
@@ -273,7 +274,7 @@ _WORDS = {int: "a whole number", str: "text", bool: "true or false", float: "a n
 
 
 def _dtype(hint: Any) -> np.dtype[Any] | None:
-    """Return the dtype of a type hint of an array, which may be optional; None for any other type hint."""
+    """Return the dtype of the type hint of an array, or of an array or None; None for any other type hint."""
     for member in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
         names = getattr(member, "dtypes", None)
         if isinstance(names, tuple | list) and names:

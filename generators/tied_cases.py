@@ -16,21 +16,21 @@ from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.problem import Problem
 
 TIMES = (1.0, 1.0, 2.0, 0.5)
-"""The weights λ of rows that cancel; products with these weights are exact."""
+"""The weights λ with which rows cancel in a sum; products with these weights are exact."""
 UNITS = (1.0, 1.0, 1.0, 2.0**-10, 2.0**20)
 MOST = (5, 4, 4)
-"""The largest n, T and d."""
+"""The largest number of inputs n, number of tokens T and dimension d."""
 
 
 @st.composite
 def tied_cases(draw: DrawFn) -> Case:
     """Draw a case whose optimal tokens are unique but cannot all be selected; other inputs may be separable.
 
-    Two to four inputs each have one row g = k_iα − k_it such that Σ λ g = 0 exactly, with λ > 0. If entries are
-    decimals, these are two opposite rows. Otherwise they are arbitrary rows, possibly zero, and the last one cancels
-    the weighted sum of the others. All further rows are arbitrary. In most cases the last coordinate is 0 in the rows
-    that cancel and positive in most other rows, so that the other inputs are separable; in a third of the cases the
-    rows that cancel are g and −g, and all other rows are separable. Some inputs may occur twice.
+    Two to four inputs i each have one row g_i = k_iα − k_it such that Σ λ_i g_i = 0 exactly, with weights λ_i > 0. If
+    entries are decimals, these are two opposite rows. Otherwise they are arbitrary rows, possibly zero, and the last
+    row cancels the weighted sum of the others. All further rows are arbitrary. In most cases the last coordinate is 0
+    in the rows that cancel and positive in most other rows, so that the other inputs are separable; in a third of the
+    cases the rows that cancel are opposite, and all other rows are separable. Some inputs may occur twice.
     """
     style = draw(STYLES)
     n, tokens, d = draw(st.integers(2, MOST[0])), draw(st.integers(2, MOST[1])), draw(st.integers(1, MOST[2]))
@@ -46,7 +46,7 @@ def tied_cases(draw: DrawFn) -> Case:
     if style is not Style.DECIMALS:
         keys = keys + draw(entries((n, 1, d), style, most=(MOST[0], 1, MOST[2])))
     scores = draw(_scores(n, tokens))
-    # Copies of inputs are appended; then all inputs are permuted.
+    # Append copies of inputs, then permute all inputs.
     inputs = np.append(np.arange(n), draw(st.lists(st.integers(0, n - 1), max_size=MOST[0] - n)))
     inputs = np.array(draw(st.permutations(inputs.astype(np.int64).tolist())))
     order = np.array([draw(st.permutations(range(tokens))) for _ in inputs])

@@ -2,8 +2,8 @@
 
 ``mask`` has shape (n, T) and is true, or 1, where a token counts: the opposite of PyTorch's ``key_padding_mask``.
 Padding cannot be replaced by copies of other tokens, because a copy would take weight. So if every input has the same
-number of tokens that count, the other tokens are dropped. Otherwise each input gets one query of a
-:class:`SequenceDataset`, which sees the tokens that count.
+number of tokens that count, the other tokens are dropped. Otherwise the data become a :class:`SequenceDataset` with one
+query per input, which sees the tokens that count.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from reference_attention.sequence_dataset import SequenceDataset
 PER_TOKEN = ("X", "keys", "scores")
 """The names of the arrays of a file whose second axis counts tokens."""
 MEANING = "true marks a token that counts; if yours marks padding, as PyTorch's key_padding_mask does, give ~mask"
-"""The convention of the mask, for error messages."""
+"""The convention of the mask in words, for error messages."""
 
 
 def token_mask_of(values: Mapping[str, Any]) -> Bool[np.ndarray, "n T"] | None:
-    """Return the mask of the tokens that count; None without a mask, or if the mask is one of queries, (n, L, T).
+    """Return the mask of the tokens that count; None without a mask, or if the mask says what queries see, (n, L, T).
 
     Raises:
         InvalidInput: the mask has a wrong shape or wrong values, keeps no token of an input, one token of every input,
@@ -37,7 +37,7 @@ def token_mask_of(values: Mapping[str, Any]) -> Bool[np.ndarray, "n T"] | None:
     name = "X" if "X" in values else "keys"
     tokens = as_array(name, values[name], "(n, T, d)")
     if tokens.ndim != 3 or tokens.dtype.kind not in "fiu":
-        checked_array(name, values[name], ("n", "T", "d"))  # raises with the reason
+        checked_array(name, values[name], ("n", "T", "d"))  # raises InvalidInput with the reason
     mask = _checked_mask(values["mask"], (tokens.shape[0], tokens.shape[1]))
     _refuse_zeros_that_count(values, tokens, mask)
     if "queries" in values:
@@ -51,7 +51,7 @@ def is_ragged(mask: Bool[np.ndarray, "n T"] | None) -> bool:
 
 
 def ragged_dataset(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"], loss: Loss, name: str) -> SequenceDataset:
-    """Return the dataset of inputs that keep different numbers of tokens; without queries, each input gets the query 1.
+    """Return the dataset of inputs that keep different numbers of tokens; without queries, each gets the query 1.
 
     Raises:
         InvalidInput: chosen tokens are given, or arrays do not fit together.

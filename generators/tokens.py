@@ -28,7 +28,7 @@ def labels(draw: DrawFn, frame: Frame, *, positive: bool) -> Float64[np.ndarray,
 
 @st.composite
 def realisations(draw: DrawFn, frame: Frame, problem: Problem, *, positive: bool) -> Dataset:
-    """Draw a dataset that gives exactly this problem: tokens get one more coordinate Y_i γ_it, and v is its axis."""
+    """Draw a dataset that gives exactly the problem: tokens get one more coordinate Y_i γ_it, and v is its axis."""
     Y = draw(labels(frame, positive=positive))
     plain = Dataset.realising(problem)
     X = plain.X.copy()
@@ -38,7 +38,7 @@ def realisations(draw: DrawFn, frame: Frame, problem: Problem, *, positive: bool
 
 @st.composite
 def key_query_weights(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "d D"] | None, Float64[np.ndarray, "D"]]:
-    """Draw W, often rank-deficient (``None`` means the identity), and an exact nonzero v = Wᵀw in its row space."""
+    """Draw W, often rank-deficient (``None`` means the identity), and a nonzero head v = Wᵀw, computed exactly."""
     d, most = frame.d, frame.most[2]
     w = draw(frame.entries("d", Style.INTEGERS))
     if not w.any():
@@ -61,9 +61,9 @@ def datasets_with_head_in_key_range(
     """Draw data with keys of dimension d, v ∈ range(Wᵀ), and one strictly best token per input (Lemma 2).
 
     The best token is shifted along the axis of the largest entry of v. With ``equal`` the other tokens differ by
-    vectors orthogonal to v, so that their scores are equal (Assumption B). With ``users`` tokens are as users have them
-    and, if ``equal``, of the kinds whose numbers have few bits. Otherwise the other tokens are arbitrary, and the shift
-    of the best token exceeds the rounding errors.
+    vectors orthogonal to v, so that their scores are equal (Assumption B). With ``users`` tokens are numbers as users
+    have them; if ``equal``, of the kinds that have few bits, and otherwise of all kinds, with a shift of the best token
+    that exceeds the rounding errors.
     """
     W, v = draw(key_query_weights(frame))
     Y = draw(labels(frame, positive=positive))
@@ -80,8 +80,8 @@ def datasets_with_head_in_key_range(
     best = draw(frame.integers("n", 0, tokens - 1))
     axis = int(np.argmax(np.abs(v)))
     if equal:
-        # Make X[:, t] orthogonal to v along e_axis: X[:, t] − (X[:, t]·v / v_axis) e_axis, times v_axis to keep
-        # integers.
+        # Make each token x orthogonal to v by changing the entry ``axis``: x − (x·v / v[axis]) e_axis, times v[axis] to
+        # keep integers.
         orthogonal = X * v[axis]
         orthogonal[:, :, axis] -= X @ v
         X = X[:, :1] + orthogonal
@@ -92,7 +92,7 @@ def datasets_with_head_in_key_range(
         missing = scores[i].max() - Y[i] * (X[i, t] @ v)
         X[i, t, axis] += Y[i] * np.sign(v[axis]) * max(0, np.floor(missing / abs(v[axis])) + gain[i])
     if unused is not None:
-        # Scores do not depend on this coordinate.
+        # Scores do not depend on the coordinate ``unused``, in which v is 0.
         aside = draw(st.sampled_from((1.0, -1.0, 0.25)))
         X = with_idle_neighbour(X, best, unused, aside, solver(best))
     same = draw(repeated_inputs(n)) if users else np.arange(n)
@@ -105,12 +105,12 @@ def datasets_with_optimal_tokens(
 ) -> Dataset:
     """Draw data with Assumption C and separable keys: x_iα = Y_i (u* ± e), other tokens are shorter; the head is u*.
 
-    u* is orthogonal to axis 0, and ‖u*‖ ≥ 4. Other tokens have norm at most ¾‖u*‖ and are negative on axis 0, which
-    therefore separates α. With e = 0 this is the paper's example. Inputs with ±e come in pairs, with e ⊥ u* and
-    ‖e‖ ≤ ‖u*‖/2: then v_mm = u*/‖u*‖² with equal duals. If an input of a pair selects another token, the pair's share
-    of the bound F of :func:`generators.dataset_assumptions.optimal_tokens` falls from 2/n ‖u*‖ to at most (√1.25 +
-    3/4)/n ‖u*‖, so that the proof given there applies. With ``relaxed`` some inputs have x_iα = 2 Y_i u* and are no
-    supports (Theorem 6). For d = 1, where only one sign of p separates, all labels are equal.
+    The vector u* is orthogonal to axis 0, and ‖u*‖ ≥ 4. Other tokens have norm at most ¾‖u*‖ and are negative on axis
+    0, which therefore separates α. With e = 0 this is the paper's example. Inputs with ±e come in pairs, with e ⊥ u*
+    and ‖e‖ ≤ ‖u*‖/2: then v_mm = u*/‖u*‖² with equal duals. If an input of a pair selects another token, the pair's
+    share of the bound F of :func:`generators.dataset_assumptions.optimal_tokens` falls from 2/n ‖u*‖ to at most (√1.25
+    + 3/4)/n ‖u*‖, so that the proof given there applies. With ``relaxed`` some inputs have x_iα = 2 Y_i u* and do not
+    support v_mm (Theorem 6). For d = 1, where only one sign of p separates, all labels are equal.
     """
     n, tokens, d = frame.shape
     Y = draw(labels(frame, positive=positive))
@@ -141,7 +141,7 @@ def datasets_with_optimal_tokens(
 
 
 def _beyond_support(draw: DrawFn, frame: Frame, paired: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-    """Draw the mask of inputs that will be no supports: never the first input, and both inputs of a pair or none."""
+    """Draw the mask of inputs that will not support v_mm: never the first, and both inputs of a pair or neither."""
     beyond: Bool[np.ndarray, "n"] = draw(frame.choices("n", (False, True)))
     first = np.arange(frame.n) - np.arange(frame.n) % 2
     beyond = np.where(paired, beyond[first], beyond)
@@ -154,9 +154,9 @@ def _beyond_support(draw: DrawFn, frame: Frame, paired: Bool[np.ndarray, "n"]) -
 def _shorter(draw: DrawFn, frame: Frame, u: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n T d"]:
     """Draw tokens that are negative on axis 0 and have norm at most ¾‖u‖: multiples of u, or small integers.
 
-    As ‖u‖ ≥ 4 and u_0 = 0, a multiple of u has norm at most √(0.625² + 1/16) ‖u‖ < 0.68 ‖u‖. A token of entries ±1,
-    with −2 on axis 0, has norm at most √(d + 3); so all its entries beyond the first 9/16 ‖u‖² − 3 are set to 0. For d
-    = 1 tokens lie between −¾u and ¾u.
+    As ‖u‖ ≥ 4 and u_0 = 0, a multiple of u has norm at most √(0.625² + 1/16) ‖u‖ < 0.68 ‖u‖. A token of small integers,
+    entries ±1 and −2 on axis 0, has norm at most √(d + 3); so all entries of the token beyond the first 9/16 ‖u‖² − 3
+    are set to 0. For d = 1 tokens lie between −¾u and ¾u.
     """
     if frame.d == 1:
         return np.asarray(draw(frame.choices("nTd", (0.0, 0.5, -0.5, 0.75, -0.75))) * u)

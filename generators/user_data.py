@@ -5,12 +5,13 @@ A file holds named arrays:
 - X (n,T,d), Y (n,), v (d,), optionally W (d',d); or keys (n,T,d) and scores (n,T);
 - optionally loss (text), alpha (n,), p0 or start (d,), seed;
 - with X, Y and v optionally queries (n,e); then W is trained, with the start W0 (d,e), or K0 (d,m) and Q0 (e,m) with
-  W0 = K0 Q0ᵀ. There may be several queries per input, (n,L,e) with Y (n,L); they see the tokens where a mask (n,L,T) is
-  true, or with causal = true the tokens up to their own;
+  W0 = K0 Q0ᵀ. There may be several queries per input, (n,L,e) with Y (n,L); query k sees the tokens where a mask
+  (n,L,T) is true, or with causal = true the tokens up to token k;
 - optionally a mask (n,T) that is true for the tokens that count (:mod:`generators.token_mask`);
 - optionally trained weights: p (d,), or with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m); with
-  checkpoints, weights have one more axis, the first, and optionally ``steps`` has the number of steps before each;
-- other arrays of statements (``u``, ``q``, ``q1``, ``q2``, …), in JSON also within an object ``arrays``.
+checkpoints, weights have one more axis, the first, and optionally ``steps`` has the number of training steps before
+each checkpoint; - other arrays of statements (``u``, ``q``, ``q1``, ``q2``, …), in JSON also within an object
+``arrays``.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ TOKENS = ("X", "Y", "v", "W")
 PAIR = ("keys", "scores")
 OPTIONAL = ("loss", "alpha", "p0", "start", "seed")
 DIRECTIONS = ("q", "q1", "q2")
-"""The names of directions, which have shape (d,) outside an object ``arrays`` and do not change with units."""
+"""The names of directions: they have shape (d,) outside an object ``arrays``, and do not change with units of keys."""
 FURTHER = ("u", *DIRECTIONS, "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", PENALTY, *HEAD_ARRAYS)
 """The names of arrays of single statements that may be given outside an object ``arrays``."""
 RECORD = ("arrays", "case_of", "claim", "name")
-"""The further names that the command writes to the file of a failing case."""
+"""The further names that ``theorems verify`` writes to the file of a failing case."""
 
 
 Data = Dataset | QueryDataset | SequenceDataset
@@ -68,7 +69,7 @@ class Given:
     """Data to check statements on.
 
     Attributes:
-        case: the data, or a saved call of an attention kernel.
+        case: the data of one check, or a saved call of an attention kernel.
         failed: the id of the statement that failed on the case, if it is a saved failing case; such a case is checked
             unchanged.
     """
@@ -78,7 +79,7 @@ class Given:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the data as their JSON, with the id of the failed statement."""
-        # Cases hold read-only mappings, which do not pickle; their JSON is exact.
+        # Cases hold read-only mappings, which cannot be pickled; the JSON of a case is exact.
         return _restore_given, (as_text(self.case, case_of="sent"), self.failed)
 
 
@@ -116,7 +117,7 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
 
 
 def parse_given(contents: Mapping[str, Any], seed: int, name: str, *, calls: bool = False) -> Given:
-    """Return the data of named arrays, or of the record of a failing case.
+    """Return the data of a file of named arrays, or of the file of a failing case.
 
     Raises:
         InvalidInput: the contents are refused by :func:`case_of`, or are a call of a kernel although ``calls`` is
@@ -188,7 +189,7 @@ def check_names(name: str, names: Collection[str]) -> None:
         InvalidInput: an unknown name (the message suggests the nearest known one), or a missing name.
     """
     if KIND in names or format_of({*names}) is not None:
-        return  # the classes of other data check names themselves
+        return  # other classes of data check their names themselves
     allowed = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *TRAINED, STEPS, *FURTHER, *RECORD)
     unknown = sorted(set(names) - set(allowed))
     if unknown:
@@ -236,7 +237,7 @@ def _parse_tokens(value: Any, n: int, T: int) -> Int64[np.ndarray, "n"]:
 
 
 def _further(contents: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
-    """Return the arrays of statements as float64; directions outside ``arrays`` must have shape (d,)."""
+    """Return the arrays of single statements as float64; directions outside ``arrays`` must have shape (d,)."""
     within = contents.get("arrays", {})
     if not isinstance(within, Mapping):
         raise InvalidInput(f"{name}: arrays must be an object of named arrays.")
@@ -281,7 +282,8 @@ def as_text(case: Subject, **record: str) -> str:
 
     Args:
         case: the case.
-        record: for a failing case ``case_of``, the id of the statement, and ``claim``, the name of the claim.
+        record: further entries, for a failing case ``case_of``, the id of the statement, and ``claim``, the claim's
+            name.
     """
     if not isinstance(case, Case):
         other_format = format_of(case)
@@ -333,7 +335,7 @@ def attention_case(parsed: Given) -> Case:
 
 
 def refuse_several_lengths(case: Case) -> None:
-    """Refuse a case whose inputs have different numbers of tokens; its ``problem`` lacks the inputs with fewer tokens.
+    """Refuse a case whose inputs have different numbers of tokens, as ``case.problem`` lacks inputs with fewer tokens.
 
     Raises:
         InvalidInput: inputs have different numbers of tokens.

@@ -1,8 +1,8 @@
-"""Embeddings as networks compute them: Gaussian or normalised vectors of mixed scales, nearly equal or parallel.
+"""Embeddings like those of networks: Gaussian or normalised vectors of mixed scales, some nearly equal or parallel.
 
 Data are separable by construction: the optimal token is the token farthest along a drawn direction, and the class of a
-feature is the drawn row with the largest logit, both decided exactly. A query on the wrong side for its label is
-multiplied by −1.
+feature is the index of the drawn row with the largest product with the feature, both decided exactly. A query on the
+wrong side of a drawn hyperplane for its label is multiplied by −1.
 
 References: issue reports.
 """
@@ -30,12 +30,15 @@ Features = Float64[np.ndarray, "m d"]
 C = TypeVar("C")
 
 MOST = (3, 5, 5)
-"""The largest n, T and d of attention data; :data:`MOST_LABELLED` has the largest n, k and d of classification data."""
+"""The largest numbers of inputs and tokens and the largest dimension of attention data.
+
+:data:`MOST_LABELLED` has the largest numbers of features and classes and the largest dimension of classification data.
+"""
 MOST_LABELLED = (6, 4, 4)
 TIES = (1e-9, 1e-13, 1e-11, 1e-6, 0.0)
 """The relative differences between nearly equal embeddings; 0 gives a copy."""
 SCALES = (-3.0, 3.0)
-"""The smallest and the largest power of ten among the scales of the embeddings of one data set."""
+"""The smallest and the largest exponent of ten among the scales of the embeddings of one data set."""
 COUNTS = 10_000
 """The largest count of a feature."""
 
@@ -52,7 +55,7 @@ def or_embedded(ordinary: SearchStrategy[C], embedded: SearchStrategy[C]) -> Sea
 
 @st.composite
 def embeddings(draw: DrawFn, m: int, d: int) -> Features:
-    """Draw m Gaussian vectors, some normalised or each with its own scale; some nearly coincide or are parallel."""
+    """Draw m Gaussian vectors, sometimes normalised or each with its own scale; some are nearly equal or parallel."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     vectors = rng.normal(size=(m, d))
     if draw(one_in(3)):
@@ -73,7 +76,7 @@ def embedded_cases(draw: DrawFn, *, single: bool = False, equal: bool = False) -
 
     Args:
         draw: the function that Hypothesis passes.
-        single: whether n = 1.
+        single: whether there is only one input.
         equal: whether all other tokens have the same score (Assumption B).
     """
     n, T, d = (draw(st.integers(low, high)) for low, high in _sizes(single))
@@ -87,7 +90,7 @@ def embedded_cases(draw: DrawFn, *, single: bool = False, equal: bool = False) -
 
 @st.composite
 def embedded_query_cases(draw: DrawFn, *, single: bool = False, equal: bool = False) -> Case:
-    """Draw tokens and queries that are embeddings; the first coordinate of a token is its signed score.
+    """Draw tokens and queries that are embeddings; a token's first coordinate is its score times the input's label.
 
     The arguments are those of :func:`embedded_cases`.
     """
@@ -139,7 +142,7 @@ def _sizes(single: bool) -> tuple[tuple[int, int], ...]:
 
 
 def _set_apart(tokens: Features, along: Float64[np.ndarray, "d"]) -> int:
-    """Return the index of the token farthest along a direction, decided exactly; move tied tokens back, in place."""
+    """Return the index of the token farthest along a direction, decided exactly; move tied tokens back in place."""
     exact = [rational(x) for x in along.tolist()]
     places = products([[rational(x) for x in token] for token in tokens.tolist()], exact)
     best = max(range(len(tokens)), key=lambda t: places[t])
@@ -153,7 +156,7 @@ def _set_apart(tokens: Features, along: Float64[np.ndarray, "d"]) -> int:
 
 
 def _best_at(scores: Float64[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n T"]:
-    """Return scores in which each input's best score is exchanged with the score of its token α."""
+    """Return scores in which the best score of each input i is exchanged with the score of token α_i."""
     exchanged, every, best = scores.copy(), np.arange(len(alpha)), scores.argmax(axis=1)
     exchanged[every, alpha], exchanged[every, best] = scores[every, best], scores[every, alpha]
     return exchanged

@@ -1,7 +1,7 @@
 """Random problems in which attention mixes tokens: orthonormal tokens, queries and head on the unit sphere.
 
-A trial depends only on (seed, n, T, d, number). Tokens are unit vectors, mapped into general position by dyadic
-reflections I − ½uuᵀ, where u has four entries ±1. Queries and head are rounded to multiples of 2⁻¹⁰.
+A trial (one such problem) depends only on a seed, n, T, d and its number. Tokens are unit vectors, mapped into general
+position by dyadic reflections I − ½uuᵀ, where u has four entries ±1. Queries and head are rounded to multiples of 2⁻¹⁰.
 
 References: *Transformers as Support Vector Machines*, Section 6, the figure with several selected tokens per input.
 """
@@ -18,7 +18,7 @@ BITS = 10
 
 
 def mixing_trial(seed: int, n: int, tokens: int, d: int, number: int) -> QueryDataset:
-    """Return the data of a trial, d ≥ 4, with the loss −u and labels +1."""
+    """Return the data of a trial, d ≥ 4, with the loss ℓ(u) = −u and labels +1."""
     rng = np.random.default_rng([seed, n, tokens, d, number])
     X = np.stack([np.eye(d)[rng.permutation(d)[:tokens]] for _ in range(n)])
     for _ in range(TURNS):

@@ -1,8 +1,9 @@
-"""Strategies for the nuclear norm: data of every kind, and aligned data, for which W_⋆ is not the only solution.
+"""Strategies for the nuclear norm: data of every kind, and aligned data, for which ATT-SVM⋆ has several solutions.
 
-In aligned data the row of input i is the token difference c_i e_i times the query b_i e_i, up to a permutation of axes.
-The constraints fix only the diagonal of W, and every W ⪰ 0 with this diagonal has the nuclear norm C_⋆ = Σ 1/(c_i b_i).
-So with two or more inputs there are solutions of several ranks, and the claims are about the set of solutions.
+ATT-SVM⋆ minimises the nuclear norm of W. In aligned data the row of input i is the token difference c_i e_i times the
+query b_i e_i, for positive numbers c_i and b_i and axes e_i, up to a permutation of axes. The constraints fix only the
+diagonal of W, and every W ⪰ 0 with this diagonal has the least nuclear norm C_⋆ = Σ 1/(c_i b_i). So with two or more
+inputs there are solutions of several ranks, and the claims are about the set of solutions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.query_dataset import QueryDataset
 
 INPUTS, MORE_AXES = 4, 2
-"""The largest number of inputs, and the largest number of axes beyond one for each input."""
+"""The largest number of inputs, and the largest number of axes in addition to one per input."""
 LENGTHS = (1.0, 2.0, 0.5, 4.0)
 
 
@@ -26,7 +27,7 @@ LENGTHS = (1.0, 2.0, 0.5, 4.0)
 def aligned_cases(draw: DrawFn) -> Case:
     """Draw a case of aligned data.
 
-    Token 0 is c_i e_i and optimal; the other tokens are 0, or −c_i e_i with a larger margin. The head is (1, …, 1).
+    Token 0 is Y_i c_i e_i and optimal; the other tokens are 0, or opposite with a larger margin. The head is (1, …, 1).
     """
     n, more, T = draw(st.integers(2, INPUTS)), draw(st.integers(0, MORE_AXES)), draw(st.integers(2, 3))
     d = n + more

@@ -1,7 +1,7 @@
 """Random problems for training W: tokens, queries and head on the unit sphere, labels uniform in ±1.
 
-A trial depends on (seed, n, T, d, number), but not on how many trials are drawn. Tokens and queries are rounded to
-multiples of 2⁻²⁰, so that the keys vec(x zᵀ) are exact.
+A trial (one such problem) depends on a seed, n, T, d and its number, but not on how many trials are drawn. Tokens and
+queries are rounded to multiples of 2⁻²⁰, so that the keys vec(x zᵀ) are exact.
 
 References: *Transformers as Support Vector Machines*, notebook local_converge and the figure of SVM ranks.
 """

@@ -1,14 +1,15 @@
 """Strategy for data with several queries per input, causal or with any mask; separable by construction.
 
-The head is the first axis, and the first entry of a token is its value vᵀx, as in :mod:`generators.query_cases`. The
-values of an input's tokens are distinct, so that every query has one optimal token among those it sees, whatever its
-label. In one case in three two tokens are tied instead, and queries that see both also see a better token.
+The head v is the first axis, so that the first entry of a token x is its value vᵀx, as in
+:mod:`generators.query_cases`. The values of an input's tokens are distinct, so that every query has one optimal token
+among those it sees, whatever its label. In one case in three two tokens have equal values instead, and queries that see
+both also see a better token.
 
-Either the queries separate the labels, Y_ik qᵀz_ik ≥ 1, and a multiple of W = v qᵀ separates the optimal tokens,
-however many tokens there are; or the rows (x_iα − x_it) z_ikᵀ of all queries are linearly independent.
+Either the queries z_ik separate the labels, Y_ik qᵀz_ik ≥ 1 for some q, and a multiple of W = v qᵀ separates the
+optimal tokens, however many tokens there are; or the rows (x_iα − x_it) z_ikᵀ of all queries are linearly independent.
 
-One case in five is realistic: it has tokens and queries as users have them, of few bits, and an input may occur twice.
-One in four of the other cases has decimals, whose products x z are rounded in float64.
+One case in five is realistic: tokens and queries are numbers as users have them, of few bits, and an input may occur
+twice. One in four of the other cases has decimals, whose products x z are rounded in float64.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
@@ -33,16 +34,16 @@ from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.sequence_dataset import SequenceDataset
 
 MOST = (2, 4, 4)
-"""The largest n, the largest T and L, and the largest d and e."""
+"""The largest number of inputs n, of tokens T and queries L, and of dimensions d of tokens and e of queries."""
 GRID = 2.0**-22
-"""The number to whose multiples values are rounded."""
+"""Values are rounded to multiples of this number."""
 
 Tokens = Float64[np.ndarray, "n T d"]
 Queries = Float64[np.ndarray, "n L e"]
 
 
 class Visibility(StrEnum):
-    """The kinds of masks, which say which tokens a query sees."""
+    """The kinds of masks of the tokens that queries see."""
 
     CAUSAL = "causal"
     MASKED = "masked"
@@ -117,10 +118,10 @@ def _mask(draw: DrawFn, sees: Visibility, shape: tuple[int, int, int]) -> Bool[n
 def _with_a_tie(
     values: Float64[np.ndarray, "n T"], Y: Float64[np.ndarray, "n L"], mask: Bool[np.ndarray, "n L T"]
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n L"], Bool[np.ndarray, "n L T"]]:
-    """Give the last token of each input the value of another token, so that these two tie, but are best for no query.
+    """Give the last token of each input the value of another token, so that both tie, but are best for no query.
 
-    A query that sees only these two tokens gets to see a third; a query for which these two would be best gets the
-    other label.
+    A query that sees only the two tied tokens gets to see a third; a query for which both would be best gets the other
+    label.
     """
     values, Y, mask = values.copy(), Y.copy(), mask.copy()
     last = values.shape[1] - 1
@@ -153,7 +154,7 @@ def _label_separating(draw: DrawFn, z: Queries, Y: Float64[np.ndarray, "n L"], f
 def independent_sequence_rows(data: SequenceDataset) -> bool:
     """Return whether the rows (x_iα − x_it) z_ikᵀ of all queries are linearly independent.
 
-    This is decided exactly, and does not depend on α.
+    Independence is decided exactly, and does not depend on the chosen tokens α.
     """
     rows = list(sequence_rows(data, data.parts, optimal_tokens_of(data.parts)).values())
     return len(rows) <= data.problem.d and fmpq_mat(rows).rank() == len(rows)
