@@ -157,8 +157,7 @@ class Subject:
         return []
 
     def simpler(self: Own) -> Iterator[Own]:
-        """Yield data that are simpler by one step, the simplest first, which a search for small counterexamples tries.
-        """
+        """Yield data that are simpler by one step, the simplest first, for a search for small counterexamples."""
         yield from ()
 
 
