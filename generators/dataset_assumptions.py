@@ -85,22 +85,22 @@ def optimal_tokens(case: Case) -> Finding:
 
     *Holds* by convexity. For any λ in the simplex the label margin on (x_i^p) is at most F(s) = ‖Σ λ_i Y_i
     Σ_t s_it x_it‖ (duality). Let λ be the duals of the SVM for v_mm, divided by their sum, so that F(α) = Γ. F is
-    convex in each s_i, so F(s) ≤ Σ over selections σ of P_s(σ) F(σ), where P_s(σ) = Π s_iσ_i, and P_s(σ ≠ α) ≥ max_i(1
-    − s_iα_i). If F(σ) < Γ at every σ ≠ α, C holds with ν = Γ − max_{σ≠α} F(σ). An example is x_iα = Y_i u* with a
-    common u* and shorter other tokens.
+    convex in each s_i, so F(s) ≤ Σ over selections σ (one token per input) of P_s(σ) F(σ), where P_s(σ) = Π s_iσ_i, and
+    P_s(σ ≠ α) ≥ max_i(1 − s_iα_i). If F(σ) < Γ at every σ ≠ α, C holds with ν = Γ − max_{σ≠α} F(σ). An example is x_iα
+    = Y_i u* with a common u* and shorter other tokens.
 
     *Fails* if some input i has Y_i v_mm·x_iα_i > 1 (strictly more than needed), one prompt direction selects α at every
-    input, and another selects α at every input except i. Between the two lies a direction that ties α_i with another
-    token at input i and selects α elsewhere. Along this direction, with a finite offset, 1 − s_iα_i keeps a small
-    positive value at which input i does not limit the label margin, so the label margin tends to Γ. C also fails if
-    another token can be selected at input i, with α elsewhere, without loss of label margin: then 1 − s_iα_i → 1. In
-    both cases the finding names a prompt p.
+    input, and another selects α at every input except i. Between these two directions lies a direction that ties α_i
+    with another token at input i and selects α elsewhere. Along this direction, with a finite offset, 1 − s_iα_i keeps
+    a small positive value at which input i does not limit the label margin, so the label margin tends to Γ. C also
+    fails if another token can be selected at input i, with α elsewhere, without loss of label margin: then 1 − s_iα_i →
+    1. In both cases the finding names a prompt p.
     """
     return _establish(case, supports_only=False)
 
 
 def optimal_support_tokens(case: Case) -> Finding:
-    """Decide Assumption C as :func:`optimal_tokens` does, but only over the inputs that support v_mm (Theorem 6)."""
+    """Decide Assumption C as for ``optimal-tokens``, but only over the inputs that support v_mm (Theorem 6)."""
     return _establish(case, supports_only=True)
 
 

@@ -130,7 +130,7 @@ def descent_selects(case: Case) -> Finding:
     """Run normalized joint descent, and check that the prompt selects the chosen tokens α.
 
     From a quarter of the run on, every softmax weight s_iα of a chosen token has to exceed ½; at the end every 1 − s_iα
-    has to be less than :data:`CLEARLY`.
+    has to be less than 0.01 (:data:`CLEARLY`).
     """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")

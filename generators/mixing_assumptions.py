@@ -77,9 +77,10 @@ def orthonormal_tokens(case: Case) -> Finding:
 
 
 def decided_attention(case: Case) -> Finding:
-    """Check that 2λ is not the threshold (:func:`thresholds`) of any token.
+    """Check that 2λ is not the threshold Σ_u max(γ_u − γ_t, 0) of any token t, for the head vᵀx − λ‖x‖².
 
-    Otherwise the risk would not grow to first order in the weight of an unselected token.
+    Optimal attention gives token t weight if and only if 2λ exceeds the threshold of t. If 2λ equals the threshold, the
+    risk does not grow to first order in the weight of token t.
     """
     finding = quadratic_head(case)
     if not finding.holds or case.queried is None:

@@ -20,7 +20,8 @@ from reference_attention.svm.nuclear_nonuniqueness import two_nuclear_solutions
 def unique_nuclear_solution(case: Case) -> Finding:
     """Decide whether ATT-SVM⋆(α) has one solution, by a number τ > 0 that proves it, or two rational solutions.
 
-    The number τ is the injectivity of :class:`reference_attention.svm.nuclear_max_margin.NuclearMaxMargin`.
+    Here τ is the least singular value of the active constraints as a linear map on symmetric matrices
+    (:mod:`reference_attention.svm.nuclear_enclosure`).
     """
     svm = _solution(case)
     if isinstance(svm, Finding):

@@ -75,7 +75,7 @@ def sequence_strict_optimum(case: Case) -> Finding:
 def sequence_separable(case: Case) -> Finding:
     """Check that ATT-SVM over all queries is feasible for the optimal tokens.
 
-    The solver's W is checked against the constraints, or its Farkas multipliers are, exactly.
+    Both the solver's W and its Farkas multipliers, which prove infeasibility, are checked exactly.
     """
     data = case.sequence
     if data is None:

@@ -1,7 +1,6 @@
 """Predicates of assumptions on next-token data, decided exactly.
 
-The trained vector θ = vec(W) gives each alternative (possible next token) v of a context j a logit. S_j is the support
-of context j, the observed next tokens; Ŝ_j ⊇ S_j is the extended support, the alternatives that no θ rules out.
+An alternative is a possible next token of a context, to which the trained W gives a logit.
 
 References: arXiv 2402.18551, Definitions 1 and 2, Lemma 1, Theorems 1 and 2; arXiv 2403.08081, Section 2.
 """
@@ -21,7 +20,10 @@ from reference_attention.svm.max_margin import Infeasible
 
 
 def _separable(case: NextTokens) -> Finding:
-    """Check (6a), (6b): for some θ, the logits of S_j are equal, and those of other alternatives lower by 1 or more."""
+    """Check (6a) and (6b) of arXiv 2402.18551 for some W.
+
+    The observed next tokens of each context must have equal logits, and all others logits that are lower by at least 1.
+    """
     norms = []
     for _, problem in case.parts:
         separated = [pair for pair in problem.pairs if not problem.supports[pair]]
@@ -36,20 +38,23 @@ def _separable(case: NextTokens) -> Finding:
 
 
 def _compatible(case: NextTokens) -> Finding:
-    """Check equation (4) of arXiv 2402.18551: some θ attains the log-odds of the observed next tokens."""
+    """Check equation (4) of arXiv 2402.18551: some W attains the log-odds of the observed next tokens."""
     holds = all(compatible(problem) for _, problem in case.parts)
     return Finding(holds, "the log-odds of next tokens are " + ("attained by one θ" if holds else "attained by no θ"))
 
 
 def _something_apart(case: NextTokens) -> Finding:
-    """Check that training rules out some alternative: for some context j not all alternatives are in Ŝ_j."""
+    """Check that training rules out some alternative (possible next token) of some context."""
     apart = sum(int((problem.alternatives & ~extended_supports(problem).sets).sum()) for _, problem in case.parts)
     total = sum(int(problem.alternatives.sum()) for _, problem in case.parts)
     return Finding(apart > 0, f"{apart} of {total} alternatives can be ruled out")
 
 
 def _finite_part(case: NextTokens) -> Finding:
-    """Check that F, in which θ has a finite limit, is not 0: two alternatives of some Ŝ_j have different vectors."""
+    """Check that the subspace F, in which W has a finite limit, is not 0.
+
+    F is not 0 if, after some context, two tokens with different vectors keep probability in the limit of training.
+    """
     apart = 0
     for _, problem in case.parts:
         sets = extended_supports(problem).sets
@@ -73,7 +78,7 @@ def _sequences(case: NextTokens) -> Finding:
 
 
 def _labels_within(case: NextTokens) -> Finding:
-    """Check that every label occurs in its sequence."""
+    """Check that the label (token to predict) of every sequence occurs in the sequence."""
     return Finding(
         case.labels_within, f"labels {'do' if case.labels_within else 'do not all'} occur in their sequences"
     )
