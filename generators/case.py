@@ -31,11 +31,11 @@ class Case(Subject):
         sequence: the tokens, queries (several per input), labels and head, if W is trained; the problem is then that of
             the queries that see the most tokens.
         alpha: chosen tokens, shape (n,); ``None`` means the optimal tokens.
-        start: p(0), shape (d,); if it is ``None`` the statement chooses its starts.
+        start: the start p(0), shape (d,), or ``None`` if the statement chooses starts.
         arrays: further arrays of a statement by name (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The name of an
             array determines how the array changes with the units of the keys, see :meth:`normalise`.
         positions: the positions of the tokens in the user's file, shape (n, T), if a mask removed other tokens. The
-            file of a failing case omits them, as it contains only the tokens that are left.
+            file of a failing case omits the positions, as the file contains only the tokens that are left.
         seed: the seed of the points at which a conclusion about every p is checked.
         name: the source of the case, for the report: a dataset, a file or "generated".
     """

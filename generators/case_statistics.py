@@ -38,14 +38,14 @@ Property = Callable[[Case], bool | None]
 
 @dataclass(frozen=True)
 class Share:
-    """The number of cases that have a property, and the number of cases to which it applies."""
+    """The number of cases that have a property, and the number of cases to which the property applies."""
 
     count: int
     of: int
 
     @property
     def value(self) -> float:
-        """The share of cases with the property among the cases to which it applies; 0 if it applies to no case."""
+        """The share of cases with the property among the cases to which the property applies; 0 without such cases."""
         return self.count / self.of if self.of else 0.0
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ from reference_attention.svm.max_margin import MaxMargin
 SHORT = 64.0
 """The denominator of short numbers, which are the multiples of 1/64."""
 COLUMNS_APART = 100.0
-"""The ratio of the largest entries of two columns above which their units count as different."""
+"""The ratio of two columns' largest entries above which the columns count as having different units."""
 FEW = 3
 """The largest number of distinct scores that counts as few; cases with fewer than twice as many scores do not count."""
 
@@ -31,7 +31,7 @@ Pairs = Bool[np.ndarray, "n T T"]
 
 
 def features_of(case: Case) -> Features:
-    """Return the features of a case: its keys, or its tokens without their score coordinate if W is trained."""
+    """Return the features of a case: keys or, if W is trained, tokens without the coordinate that holds scores."""
     data = case.queried or case.sequence
     if data is None:
         return np.asarray(case.problem.keys)

@@ -1,7 +1,7 @@
 """Named datasets: the first paper's figures, handwritten digits, and the second paper's notebooks.
 
 Each dataset is a function without arguments that returns a :class:`Case`; the starting points of a figure are the array
-``start_prompts`` (k, d) of the case. All entries are decimals or binary fractions of few digits.
+``start_prompts`` (k, d) of the case. All entries are decimals or binary fractions of few digits, or float32 numbers.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Figures 1, 3, 4, 5 and 8, Appendix E.
 """

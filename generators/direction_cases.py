@@ -116,7 +116,7 @@ def direction_cases(
             direction is max-margin.
         general: whether scores are distinct and keys in general position.
         losses: the names of the losses to draw from.
-        large: the sizes of one case in five, of which only those are drawn for which general position can be decided.
+        large: the ranges of sizes of one case in five; only sizes are drawn at which general position can be decided.
     """
     users = draw(is_realistic())
     kind = draw(st.sampled_from(tuple(kinds)))
@@ -273,7 +273,7 @@ def pair_cases(
 
 
 def directions_for(case: Case) -> Iterator[Case]:
-    """Yield the case with its q or, if it has none, with seeded random directions, p_mm(α), and one near p_mm(α)."""
+    """Yield the case if it has a q, else with seeded random directions, p_mm(α) and one near p_mm(α) as q."""
     if "q" in case.arrays:
         yield case
         return
@@ -288,7 +288,7 @@ def directions_for(case: Case) -> Iterator[Case]:
 
 
 def pairs_for(case: Case) -> Iterator[Case]:
-    """Yield the case with its q1 and q2; without these, with q1 of :func:`directions_for` and q2 of larger margin."""
+    """Yield the case if it has q1 and q2, else with each q of :func:`directions_for` as q1, and a wider q2."""
     if "q1" in case.arrays and "q2" in case.arrays:
         yield case
         return

@@ -35,7 +35,7 @@ def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = No
 
 @st.composite
 def points_in_cone(draw: DrawFn, p_mm: Float64[np.ndarray, "d"], mu: float, radius: float) -> Float64[np.ndarray, "d"]:
-    """Draw p with cos(p, p_mm) ≥ 1 − μ and ‖p‖ ≥ R = ``radius``, from the axis to nearly the boundary of this cone.
+    """Draw p in the cone cos(p, p_mm) ≥ 1 − μ, ‖p‖ ≥ R = ``radius``, from the axis to nearly the boundary.
 
     The angle is at most 0.999 times the cone's, and the norm at least (1 + 2^−40) R, because p is rounded. If the cone
     is so narrow that rounding could move p out of the cone, only points on the axis are drawn.

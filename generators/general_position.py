@@ -69,7 +69,8 @@ def compositions(m: int, n: int, most: int) -> Iterator[tuple[int, ...]]:
 def matrices(n: int, tokens: int, d: int) -> int:
     """Count the matrices that have to be checked for general position; the count stops at :data:`COUNTED`.
 
-    The number of matrices of m rows is the coefficient of x^m in (1 + Σ_c T C(T−1, c) x^c)^n.
+    The number of matrices of m rows is the coefficient of x^m in (1 + Σ_c T C(T−1, c) x^c)^n, with binomial
+    coefficients C.
     """
     largest = max(sizes(n, tokens, d))
     ways = [1.0] + [float(min(tokens * comb(tokens - 1, c), COUNTED)) for c in range(1, min(tokens - 1, largest) + 1)]

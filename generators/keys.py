@@ -3,9 +3,10 @@
 Separable keys are built from a direction u of small integers with an entry u_j = ±1. Every difference is k_iα_i − k_it
 = c·a + e, where c > 0 is drawn, e ⊥ u has integer entries (entry j is solved for), and either
 
-- a = u: then p_mm = u/‖u‖² if u is a non-negative combination of the differences with c = 1, as when one of these has e
-= 0 or two have opposite e. Tokens with c = 1 are SVM-neighbours, tokens with c > 1 are not; - or a = u_j e_j: the
-differences are small integers whose product with u is c, and p_mm may have any direction.
+- a = u: then p_mm = u/‖u‖² if u is a non-negative combination of the differences with c = 1, as when one of these has
+  e = 0 or two have opposite e. Tokens with c = 1 are SVM-neighbours, tokens with c > 1 are not;
+- or a = u_j e_j, for the axis e_j: the differences are small integers whose product with u is c, and p_mm may have any
+  direction.
 
 In both cases the product of every difference with u is positive, so that no case has to be filtered.
 """
@@ -91,8 +92,11 @@ def _close(
 ) -> None:
     """Make u a combination of rows k_iα_i − k_it: of one SVM-neighbour with e = 0, or of two with e and −e.
 
-    Args: draw: the function that Hypothesis passes. sideways: the components e, changed in place. multiples: the
-        factors c, changed in place. neighbours: the pairs (i, t) of tokens that may become SVM-neighbours.
+    Args:
+        draw: the function that Hypothesis passes.
+        sideways: the components e of the differences, changed in place.
+        multiples: the factors c of the differences, changed in place.
+        neighbours: the pairs (i, t) of tokens that may become SVM-neighbours.
     """
     if len(neighbours) == 0:
         return

@@ -36,7 +36,7 @@ class LabelledFeatures(Subject, kind="classification", noun="features with class
 
     Attributes:
         features: h_i, shape (n, d).
-        labels: y_i, from 0, shape (n,).
+        labels: the classes y_i, numbered from 0, shape (n,).
         counts: how often each feature occurs, which is its weight in the loss; shape (n,).
         classes: the number of classes k, at least two.
         start: the start vec W(0), shape (k d,); ``None`` lets a statement choose starts.

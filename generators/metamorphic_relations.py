@@ -254,9 +254,12 @@ def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
 def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | None, unit: float = 1.0) -> Case:
     """Apply an orthogonal map to tokens, and ``unit`` times an orthogonal map to keys.
 
-    Args: case: the case. of_prompts: the map of keys, and of directions; None for the identity. Other prompts would
-        need this map divided by unit²; so unless unit = 1, the change does not apply to a case with other prompts.
-        of_tokens: the map of tokens and heads; None for the identity. unit: the factor of the map of keys.
+    Args:
+        case: the case.
+        of_prompts: the map of keys, and of directions; None for the identity. Other prompts would need this map divided
+            by unit²; so unless unit = 1, the change does not apply to a case with other prompts.
+        of_tokens: the map of tokens and heads; None for the identity.
+        unit: the factor of the map of keys.
     """
     values, data, problem = _Values(case), _data_of(case), case.problem
     keys, tokens = of_prompts or (lambda x: x), of_tokens or (lambda x: x)

@@ -133,7 +133,7 @@ class NextTokenLimits:
 
     @property
     def infimum(self) -> float:
-        """The infimum of the cross-entropy, inf CE."""
+        """The infimum of the cross-entropy over all W."""
         return self._weighted(float(part.minimum.value.mid()) for part in self.parts)
 
     def _weighted(self, values: Iterable[float]) -> float:

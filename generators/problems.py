@@ -51,7 +51,7 @@ def problems(
     """Return a strategy for problems that satisfy the assumptions; see :func:`cases`.
 
     Raises:
-        InvalidInput: in the cases of :func:`cases`, or if an assumption is about more than keys and scores.
+        InvalidInput: whenever :func:`cases` raises it, or if an assumption is about more than keys and scores.
     """
     beyond = sorted({*assumptions} & {"locally-optimal", "in-cone", "positive-labels", "head-in-key-range", *JOINT})
     if beyond:

@@ -30,7 +30,7 @@ def queries_given(case: Case) -> Finding:
 
 
 def independent_rows(case: Case) -> Finding:
-    """Check that the rows (x_iα − x_it) z_iᵀ for all i and t ≠ α_i are linearly independent.
+    """Check that the rows (x_iα − x_it) z_iᵀ, for all tokens t ≠ α_i and queries z_i, are linearly independent.
 
     Whether the rows are independent does not depend on α.
     """
@@ -65,7 +65,7 @@ def independent_tokens_and_queries(case: Case) -> Finding:
 
 
 def label_separating_queries(case: Case) -> Finding:
-    """Check exactly that the queries separate the labels: some q has Y_i qᵀz_i ≥ 1 for all i."""
+    """Check exactly that the queries z_i separate the labels: some q has Y_i qᵀz_i ≥ 1 for all i."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     signed = case.queried.Y[:, None] * case.queried.queries
@@ -77,7 +77,7 @@ def label_separating_queries(case: Case) -> Finding:
 
 
 def orthogonal_queries(case: Case) -> Finding:
-    """Check exactly that the queries are orthogonal: z_i·z_j = 0 for i ≠ j."""
+    """Check exactly that the queries z_i are orthogonal: z_i·z_j = 0 for i ≠ j."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     exact = rational_matrix(case.queried.queries)
@@ -92,9 +92,9 @@ def orthogonal_queries(case: Case) -> Finding:
 def first_step_separates(case: Case) -> Finding:
     """Check Assumption B of T-SVM: all margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i of the first gradient step are positive.
 
-    The margin of token t of input i is Σ_j |ℓ'(γ̄_j)| M_itj with rational numbers M_itj, where γ̄_j is the mean score
-    of input j. The sign of a margin is decided exactly if all M_itj have the same sign or ℓ' is constant. Otherwise the
-    sign is decided if the margin exceeds its rounding error.
+    The margin of token t of input i, with the query z_i, is Σ_j |ℓ'(γ̄_j)| M_itj with rational numbers M_itj, where
+    γ̄_j is the mean score of input j. The sign of a margin is decided exactly if all M_itj have the same sign or ℓ' is
+    constant. Otherwise the sign is decided if the margin exceeds its rounding error.
     """
     if case.queried is None:
         return Finding(None, NO_QUERIES)

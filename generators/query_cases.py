@@ -7,9 +7,9 @@ bits, so that keys vec(x zᵀ) are exact. Three constructions make ATT-SVM feasi
 - label-separating: Y_i qᵀz_i ≥ 1 for some q. Then a multiple of W = v qᵀ separates the optimal tokens, however many
   tokens there are.
 - independent: the rows (x_iα − x_it) z_iᵀ are linearly independent, so that some W gives all of them margin 1, for
-every α. This requires T − 1 ≤ d and n(T − 1) ≤ d e, where e is the dimension of queries; then almost all data have
-independent rows. The queries may be opposed: Σ c_i Y_i z_i = 0 with all c_i > 0, so that no q separates the labels. -
-orthogonal: tokens of an input are orthogonal and of equal norm, and queries are orthogonal. Then the first step of
+  every α. This requires T − 1 ≤ d and n(T − 1) ≤ d e, where e is the dimension of queries; then almost all data have
+  independent rows. The queries may be opposed: Σ c_i Y_i z_i = 0 with all c_i > 0, so that no q separates the labels.
+- orthogonal: tokens of an input are orthogonal and of equal norm, and queries are orthogonal. Then the first step of
   gradient descent from W = 0 separates the optimal tokens.
 
 One case in five of the constructions label-separating and independent is realistic: tokens and queries are numbers as
@@ -57,7 +57,7 @@ MOST = (4, 5, 4)
 MANY = (9, 12, 17)
 """The numbers of tokens of cases with many tokens."""
 MOST_MANY = (2, 17, 4)
-"""The largest n, T and d of cases with many tokens."""
+"""The largest number of inputs n, number of tokens T and dimension d of cases with many tokens."""
 FACTORS = (1.0, 2.0, 16.0)
 """The distances, as multiples of the least sufficient distance, by which tokens that score higher are moved from α."""
 FARTHEST = 2.0**12

@@ -1,6 +1,6 @@
 """Named datasets with queries, on which W is trained: the settings of the authors' notebooks.
 
-All numbers are float32, so that products are exact in float64.
+All numbers are float32, so that products of two numbers are exact in float64.
 
 References: *Transformers as Support Vector Machines*, repository TF-as-SVM: visualization1, visualization2,
 local_converge.

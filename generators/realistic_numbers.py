@@ -47,7 +47,7 @@ SHORT = (Kind.SPARSE, Kind.ONE_HOT, Kind.FLOAT16, Kind.BFLOAT16)
 SCALED = (Kind.SPARSE, Kind.DECIMALS, Kind.FLOAT16, Kind.BFLOAT16)
 """The kinds that are also drawn in units a thousand times smaller or larger."""
 LARGEST = 3
-"""The largest modulus of numbers before they are scaled."""
+"""The largest absolute value of numbers before they are scaled."""
 SCALES = (-3, 3)
 """The exponents of the powers of ten by which numbers are scaled."""
 DOCUMENTS = 20

@@ -93,7 +93,7 @@ def relu_head(case: Case) -> Finding:
 
 
 def masked_tokens_cost(case: Case) -> Finding:
-    """Run descent, and check that in the end every token without weight scores below the tokens with weight.
+    """Run normalized descent, and check that finally every token without weight scores below the tokens with weight.
 
     Scores are computed with the ReLU units that are active in the last steps, and averaged over these steps.
     """

@@ -41,7 +41,7 @@ def optimal_scores(
 
     Args:
         draw: the function that Hypothesis passes.
-        frame: the sizes.
+        frame: the sizes n, T and d.
         equal: whether all other tokens have the same score (Assumption B).
         distinct: whether no two tokens of an input have the same score.
         ties: whether several tokens of an input may have the optimal score; at least one token of input 0 never has.
@@ -81,7 +81,7 @@ def locally_optimal_scores(
 
     Args:
         draw: the function that Hypothesis passes.
-        frame: the sizes.
+        frame: the sizes n, T and d.
         alpha: the chosen tokens.
         neighbours: the mask of the SVM-neighbours of α.
         strict: whether one token per input scores strictly highest.

@@ -12,7 +12,7 @@ from generators.finding import Finding
 
 
 def step_size(case: Case) -> Finding:
-    """Check that η ≤ 1/L_p for the smoothness constant L_p of the problem.
+    """Check that η ≤ 1/L_p for the step size η and the smoothness constant L_p of the risk.
 
     The step size η is the array ``eta``, of shape (), of the case; without this array the assumption holds, because the
     statement uses 1/L_p. L_p is a sum of n products of norms, computed in logarithms. The error of the logarithm is at

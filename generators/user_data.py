@@ -9,9 +9,9 @@ A file holds named arrays:
   (n,L,T) is true, or with causal = true the tokens up to token k;
 - optionally a mask (n,T) that is true for the tokens that count (:mod:`generators.token_mask`);
 - optionally trained weights: p (d,), or with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m); with
-checkpoints, weights have one more axis, the first, and optionally ``steps`` has the number of training steps before
-each checkpoint; - other arrays of statements (``u``, ``q``, ``q1``, ``q2``, …), in JSON also within an object
-``arrays``.
+  checkpoints, weights have one more axis, the first, and optionally ``steps`` has the number of training steps before
+  each checkpoint;
+- other arrays of statements (``u``, ``q``, ``q1``, ``q2``, …), in JSON also within an object ``arrays``.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ class AttentionRows:
 
     @contextmanager
     def _as_the_kernel(self) -> Iterator[None]:
-        # Sums have the range of float32 even if tensors are float16; the tensors stay below float16's largest number.
+        # A kernel's sums have the range of float32 even if tensors are float16, whose numbers are below float16's
+        # largest.
         units = EXPONENTIAL_IN_HALF if self.numbers.name in HALF else EXPONENTIAL
         with spacing(self.numbers.eps, units, lost=self.numbers.lost):
             yield

@@ -130,7 +130,7 @@ SIZED = ("lengths", "relation", "width", "values", "batch", "heads", "numbers")
 COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1, "decode": 2, "both": 3, "long": 4})
 """The relative cost of a call, by the level of the factor "lengths"."""
 SPECIAL = ("dropout", "poison", "rows")
-"""Factors that decide which claims are checked; few plans of a cover leave the neutral level of these factors."""
+"""Factors that decide which claims are checked; few plans have other levels of these factors than the neutral one."""
 PLAIN = (
     *(("keys", kind) for kind in ("sums", "integers", "ranks", "normal", "far", "growing", "saturated")),
     *(("short", kind) for kind in ("normal", "far", "growing", "integers")),

@@ -69,7 +69,7 @@ def common_plans(
 
 
 def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield plans in which rows of some batch entries and heads see no key, and must not affect other rows."""
+    """Yield plans in which some rows, which must not affect the others, see no key."""
     masks = [mask for mask in levels["mask"] if mask.startswith("boolean") and mask.count(",") == 3]
     for mask in masks:
         for batch in levels["batch"]:

@@ -56,7 +56,7 @@ def with_values_in_keys(call: AttentionCall) -> AttentionCall:
 
 
 BEYOND = (0.0, 16.0, 1024.0)
-"""Biases in a mask's columns after the keys: if a kernel used them, these columns would get noticeable weight."""
+"""Biases in a mask's columns after the keys; if a kernel used these columns, they would get noticeable weight."""
 
 
 def with_columns_beyond(call: AttentionCall, mask: Any) -> Any:

@@ -110,7 +110,7 @@ def _without_keys(answer: Answer) -> Claim:
 
 
 def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
-    """Yield the claims about a call that is compiled or repeated; without that, its results have been found right."""
+    """Yield the claims about a compiled or repeated call, whose results are right if it is neither."""
     rows = rows_of(call, under_test)
     answer = under_test[attend](rows.call)
     claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))

@@ -56,7 +56,7 @@ class Capability:
         own: the names of the claims about only this capability, each with a description of the calls on which the
             claim is made.
         agrees: the same for the claims of agreement with the formula, which are made on calls that use the capability.
-        is_base: whether the capability is about calls that use no other capability; it is then checked on all calls.
+        is_base: whether every call uses the capability, which is therefore checked on all calls.
         everywhere: whether the claims in ``own`` are also made on calls without the option.
         differentiates: whether only a kernel with a backward pass can be checked.
         format: the number format, for a capability that is about one format and makes all claims about all calls;
@@ -497,7 +497,7 @@ CAPABILITIES: tuple[Capability, ...] = (*_IN_EVERY_FORMAT, *map(_in_format, COAR
 def options_on(call: AttentionCall) -> Iterator[str]:
     """Return the names of the capabilities whose options a call uses.
 
-    The capability that every call uses is left out, and so are capabilities that are not options but only add claims.
+    Capabilities that every call uses are left out, and so are capabilities that are not options but only add claims.
     """
     return (
         capability.name

@@ -8,8 +8,8 @@ two ways:
   and all logits get a gradient. If the number is −∞, dQ of the row is NaN, and so are dK and dV of its group, which are
   sums over the group's rows.
 - A kernel replaces hidden logits by a number, as by ``masked_fill``, and they get no gradient. dQ of the row is 0, and
-dK has contributions only from the other rows. If the number is −∞, only dV is NaN, because dV is a sum with weights
-that are NaN.
+  dK has contributions only from the other rows. If the number is −∞, only dV is NaN, because dV is a sum with weights
+  that are NaN.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Convention:
 
     Attributes:
         claim: the claim that all rows that see no key follow the convention, which ``claim.branch`` names.
-        rows: the formula's results under this convention.
+        rows: the formula's results under the convention.
     """
 
     claim: Claim

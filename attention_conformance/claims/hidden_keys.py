@@ -91,9 +91,14 @@ def _unchanged(
 ) -> Iterator[Claim]:
     """Yield the claims that changed numbers in hidden keys leave the other results as before.
 
-    Args: call: the call before the change. before: the answer to the call before the change. after: the answer to the
-        call after the change. under_test: the kernel. clear: a mask of the rows that see some key, but no changed key.
-        poisoned: a mask of the changed keys. visible: a mask of the keys that each row sees.
+    Args:
+        call: the call before the change.
+        before: the answer to the call before the change.
+        after: the answer to the call after the change.
+        under_test: the kernel.
+        clear: a mask of the rows that see some key, but no changed key.
+        poisoned: a mask of the changed keys.
+        visible: a mask of the keys that each row sees.
     """
     is_steady: bool | None = None
     compared = [(OUTPUT_UNCHANGED, "output", clear), (GRADIENTS[0], "query_gradient", clear)]

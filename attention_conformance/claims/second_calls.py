@@ -26,7 +26,7 @@ UNLIKE = {"heads-drop-other-weights": 1, "entries-drop-other-weights": 0}
 CHANCE = 1e-12
 """The largest probability that a correct kernel fails a claim about dropout by chance."""
 LEAST_WEIGHT = 1e-4
-"""A number above 6.1e-5, float16's smallest normal number: a weight above it is 0 only if it was dropped."""
+"""A number above 6.1e-5, float16's smallest normal number: a larger weight is returned as 0 only if dropped."""
 OF_ENTRIES = ("output", "log_sum_exp", "query_gradient", "key_gradient", "value_gradient")
 """The results that have an axis of batch entries."""
 

@@ -76,7 +76,7 @@ def _check_captured(call: AttentionCall, kernel: Any) -> None:
     """Refuse a captured call that would have to be adapted to the kernel, as generated calls are.
 
     Raises:
-        Refused: the kernel lacks an option of the call, or does not take its sizes or numbers.
+        Refused: the kernel lacks an option of the call, or does not take the call's sizes or numbers.
     """
     lacking = next((name for name in options_on(call) if name not in kernel.complete.declares), None)
     if lacking == "default-scale":

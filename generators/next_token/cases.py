@@ -3,11 +3,14 @@
 A context j has an embedding h_j and a support S_j, the tokens observed after the context. The kinds of data are
 
 - *planted*: the support is S_j = argmax_v (W_d h_j)_v, and on S_j token z has probability ∝ 2^{(W_p h_j)_z}, for small
-integer matrices W_d and W_p; separable and compatible by construction, with ties, in any dimension; - *incompatible*:
-supports S_j as in *planted*, with any counts; - *over*: at least as many dimensions as contexts, with linearly
-independent embeddings; - *orthogonal*: embeddings that are pairwise orthogonal; - *random*: any embeddings and counts;
-- *repeated*: contexts that have the same embedding and are followed by different tokens; - *independent* and
-*dependent*: sequences for attention, whose tokens have linearly independent or dependent embeddings.
+  integer matrices W_d and W_p; separable and compatible by construction, with ties, in any dimension;
+- *incompatible*: supports S_j as in *planted*, with any counts;
+- *over*: at least as many dimensions as contexts, with linearly independent embeddings;
+- *orthogonal*: embeddings that are pairwise orthogonal;
+- *random*: any embeddings and counts;
+- *repeated*: contexts that have the same embedding and are followed by different tokens;
+- *independent* and *dependent*: sequences for attention, whose tokens have linearly independent or dependent
+  embeddings.
 
 One case in five is realistic (:func:`generators.realistic_numbers.is_realistic`): embeddings have mixed scales, are
 nearly parallel, or one is the normalised copy of another; counts go up to 10⁴; or contexts are windows of a text
