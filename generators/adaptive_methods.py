@@ -46,7 +46,7 @@ def equal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
 
 
 def equal_moduli(case: LabelledFeatures) -> Finding:
-    """Check that there are two classes, and that for each sample i all |h_ij| are the same positive number."""
+    """Check that there are two classes, and that all entries of a feature have the same positive absolute value."""
     sizes = np.abs(case.features)
     alike = bool((sizes == sizes[:, :1]).all() and (sizes > 0).all())
     if case.classes != 2:
