@@ -1,8 +1,8 @@
-"""Piecewise formulas and truncated series on NumPy arrays, torch tensors, and arrays that carry their rounding error.
+"""Formulas with several branches, and truncated series, on NumPy arrays, torch tensors and arrays with error bounds.
 
-An array that carries its rounding error (:class:`theorems.bounded.Bounded`) has a method ``widen``. A comparison of
-such an array is true only where it is certain. Where the error leaves open on which side of a bound an entry lies, both
-x < bound and x ≥ bound are false.
+An array that carries a bound of its rounding error (:class:`theorems.bounded.Bounded`) has a method ``widen``, by which
+it is recognised. A comparison with such an array x is true only where it is certain. Where the error bound leaves open
+on which side of a number an entry lies, both x < number and x ≥ number are false.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from reference_attention.loss import Array
 
 _NUMPY = array_namespace(np.empty(0))
 LARGEST_EXPONENT = 700.0
-"""Largest exponent in plain floats: larger exponents are replaced by this one, so that exponentials stay finite."""
+"""Largest exponent x for which e^x is computed in plain floats; larger exponents are replaced by it, so that e^x is
+finite."""
 
 
 def carries_rounding(x: Array) -> bool:
@@ -26,12 +27,12 @@ def carries_rounding(x: Array) -> bool:
 
 
 def namespace(*arrays: Array) -> Any:
-    """Return the namespace of the first array that carries its rounding error; if none does, of the first array."""
+    """Return the array namespace (NumPy, torch, …) of the first array with an error bound, or of the first array."""
     return namespace_of(next(filter(carries_rounding, arrays), arrays[0]))
 
 
 def namespace_of(x: Array) -> Any:
-    """Return the array namespace of x.
+    """Return the array namespace of x (NumPy, torch, …).
 
     The result equals ``array_namespace(x)``, with a shortcut for NumPy arrays, because a descent calls this function
     ten times per step.
@@ -40,26 +41,30 @@ def namespace_of(x: Array) -> Any:
 
 
 def pieces(xp: Any, x: Array, bound: float, below: Array, above: Array) -> Array:
-    """Return ``below`` where x < bound and ``above`` elsewhere; an enclosure of both where x may lie on either side."""
+    """Return ``below`` where x < bound and ``above`` elsewhere.
+
+    If x carries its rounding error and an entry may lie on either side of the bound, the result there encloses both
+    values.
+    """
     if carries_rounding(x):
         return xp.select([x < bound, x >= bound], [below, above])
     return xp.where(x < bound, below, above)
 
 
 def by_sign(xp: Any, sign: Array, up: Array, down: Array) -> Array:
-    """Return ``up`` where the sign is positive, ``down`` where it is negative, −inf (the log of 0) where it is 0."""
+    """Return ``up`` where ``sign`` is positive, ``down`` where it is negative, −inf (the log of 0) where it is 0."""
     if carries_rounding(sign):
         return xp.select([sign > 0, sign < 0, sign == 0], [up, down, xp.full_like(sign, -math.inf)])
     return xp.where(sign > 0, up, xp.where(sign < 0, down, xp.full_like(down, -math.inf)))
 
 
 def off_by(x: Array, rest: float) -> Array:
-    """Return x with its error bound widened by the truncation error ``rest``; plain floats stay unchanged."""
+    """Return x, with the truncation error ``rest`` added to its error bound if it has one."""
     return x.widen(rest) if carries_rounding(x) else x
 
 
 def exp(xp: Any, x: Array) -> Array:
-    """Return e^x; for plain floats at most e^700, which stays finite."""
+    """Return e^x; for plain floats at most e^700, so that the result is finite."""
     return xp.exp(x) if carries_rounding(x) else xp.exp(at_most(xp, x, LARGEST_EXPONENT))
 
 
@@ -82,6 +87,6 @@ def log_abs(x: Array) -> Array:
 
 
 def log_of(number: float, like: Array) -> Array:
-    """Return the logarithm of a constant as an array of the shape and type of ``like``."""
+    """Return log ``number`` in every entry of an array of the shape and type of ``like``."""
     xp = array_namespace(like)
     return xp.log(xp.full_like(like, number))

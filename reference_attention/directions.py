@@ -1,8 +1,8 @@
-"""Directions in which a prompt grows: the tokens that they select, their margins and their neighbours, all exact.
+"""Directions in which a prompt grows: the tokens that a direction selects, its margins and its neighbours, all exact.
 
-Definition 3 is about a unit vector q, and vectors of floats rarely have length one. Selected tokens, directional
-neighbours and neighbour-optimality do not depend on the length of q; margins of two directions are compared through
-their squares. So everything is decided over the rationals that the floats represent.
+Definition 3 is about a unit vector q, and vectors of floats rarely have length one. But selected tokens, directional
+neighbours and neighbour-optimality do not depend on the length of q, and the margins of two directions can be compared
+through their squares. So everything is decided over the rational numbers that the floats represent.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Definition 3.
 """
@@ -26,16 +26,18 @@ from reference_attention.problem import checked_array
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """The tokens that p = R q/‖q‖ selects as R → ∞, and their margins.
+    """A direction q: the tokens that the prompt p = R q/‖q‖ selects as R → ∞, and the margins of the other tokens.
 
     Attributes:
-        q: the direction, of any length, shape (d,); the entries of ``vector`` rounded to floats.
-        vector: q exactly, d rationals.
-        selected: S_i(q) = argmax_t k_it·q, ties included, shape (n, T).
-        exact: max_u k_iu·q − k_it·q, n lists of T rationals, zero at selected tokens.
-        least: the smallest entry of ``exact`` over t ∉ S_i(q) and all inputs, which is ‖q‖ θ(q); None when every token
-            of every input is selected (the minimum of an empty set).
-        neighbours: the directional neighbours, the (i, t) that attain ``least``, shape (n, T).
+        q: the direction, a vector of any length, shape (d,); the entries of ``vector`` rounded to floats.
+        vector: the direction exactly, d rationals.
+        selected: mask of the tokens with the largest logit k_it·q of their input, ties included, shape (n, T).
+        exact: the logit of the selected tokens minus that of token t, max_u k_iu·q − k_it·q, n lists of T rationals;
+            zero at selected tokens.
+        least: the smallest entry of ``exact`` at tokens that are not selected, over all inputs: ‖q‖ times the
+            directional margin θ(q); None if every token of every input is selected.
+        neighbours: mask of the directional neighbours, the tokens (i, t) at which ``exact`` equals ``least``, shape (n,
+            T).
     """
 
     q: Float64[np.ndarray, "d"]
@@ -52,7 +54,7 @@ class Direction:
 
     @cached_property
     def norm(self) -> float:
-        """Return ‖q‖, to one unit in the last place."""
+        """Return ‖q‖, with an error of at most one unit in the last place."""
         return math.sqrt(to_float(self.norm_squared))
 
     @property
@@ -62,12 +64,12 @@ class Direction:
 
     @property
     def margin(self) -> float:
-        """Return the directional margin θ(q), +inf when every token is selected; to two units in the last place."""
+        """Return the directional margin θ(q), within two units in the last place; +inf if every token is selected."""
         return math.inf if self.least is None else to_float(self.least) / self.norm
 
     @cached_property
     def margins(self) -> Float64[np.ndarray, "n T"]:
-        """Return (k_iα_i − k_it)·q/‖q‖ for α_i ∈ S_i(q), each to two units in the last place, shape (n, T)."""
+        """Return (k_iα_i − k_it)·q/‖q‖ for selected tokens α_i, each to two units in the last place, shape (n, T)."""
         return np.asarray(np.array([[to_float(x) for x in row] for row in self.exact]) / self.norm)
 
     @property
@@ -77,13 +79,13 @@ class Direction:
 
     @property
     def tied_inputs(self) -> Int64[np.ndarray, "k"]:
-        """Return the inputs in which several tokens are selected."""
+        """Return the indices of the inputs in which several tokens are selected."""
         return np.asarray(np.flatnonzero(self.selected.sum(axis=1) > 1), dtype=np.int64)
 
     tied = FormerName("tied_inputs")
 
     def best(self, scores: Float64[np.ndarray, "n T"]) -> Int64[np.ndarray, "n"]:
-        """Return the (first) selected token of highest score of each input, shape (n,)."""
+        """Return for each input the selected token of highest score, the first one if several are equal, shape (n,)."""
         return np.asarray(np.argmax(np.where(self.selected, scores, -np.inf), axis=1), dtype=np.int64)
 
 
@@ -95,7 +97,7 @@ def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -
         q: any non-zero vector, shape (d,); another length is refused.
 
     Raises:
-        InvalidInput: q of another shape, not finite or zero.
+        InvalidInput: q has another shape, is zero, or has NaN or infinite entries.
     """
     q = checked_array("q", q, (keys.shape[2],))
     if not q.any():
@@ -106,10 +108,10 @@ def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -
 
 
 def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) -> Direction:
-    """Return the tokens that a rational vector selects (Definition 3), for example p_mm, and their margins.
+    """Return the tokens that a rational vector (for example p_mm) selects, as in Definition 3, and their margins.
 
     Raises:
-        InvalidInput: the zero vector, or a vector beyond the range of float64.
+        InvalidInput: the vector is zero, or an entry is beyond the range of float64.
     """
     if not any(x != 0 for x in vector):
         raise InvalidInput("vector: the zero vector is no direction; give a non-zero one.")
@@ -121,7 +123,7 @@ def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) 
 
 @lru_cache(maxsize=2)
 def _whole_keys(entries: bytes, shape: tuple[int, int]) -> tuple[fmpz_mat, int]:
-    """Return keys, given as bytes, as integers of shape (n T, d) in units of 2^exponent, and the exponent."""
+    """Return the keys, given as bytes of an array of ``shape``, as integers times a power of two; and its exponent."""
     dyadic = Dyadic.of(np.frombuffer(entries).reshape(shape))
     return from_limbs(dyadic.limbs()), dyadic.exponent
 
@@ -133,9 +135,9 @@ def _direction_of_weights(
     q: Float64[np.ndarray, "d"],
     vector: tuple[fmpq, ...],
 ) -> Direction:
-    """Return the direction with integer entries ``weights``, (d, 1), in units of 2^exponent."""
+    """Return the direction whose vector is 2^exponent times the integers ``weights``, shape (d, 1)."""
     n, count, d = keys.shape
-    # A search computes many directions for the same keys, so their integers are cached.
+    # A search computes many directions for the same keys, so the integers of the keys are cached.
     integer_keys, unit = _whole_keys(keys.tobytes(), (n * count, d))
     unit += exponent
     logit_entries = (integer_keys * weights).entries()
@@ -153,18 +155,18 @@ def _direction_of_weights(
 
 
 def not_below(direction: Direction, scores: Float64[np.ndarray, "n T"]) -> list[tuple[int, int]]:
-    """Return the directional neighbours (i, t) that score at least as high as some selected token of input i."""
+    """Return the directional neighbours (i, t) whose score is at least that of some selected token of input i."""
     lowest = np.min(np.where(direction.selected, scores, np.inf), axis=1, keepdims=True)
     return [(int(i), int(t)) for i, t in np.argwhere(direction.neighbours & (scores >= lowest))]
 
 
 def neighbour_optimal(direction: Direction, scores: Float64[np.ndarray, "n T"]) -> bool:
-    """Return whether every directional neighbour scores below all selected tokens of its input (Definition 3)."""
+    """Return whether every directional neighbour scores less than all selected tokens of its input (Definition 3)."""
     return not not_below(direction, scores)
 
 
 def margin_sign(first: Direction, second: Direction) -> int:
-    """Return the sign of θ(first) − θ(second), exactly, by comparing squares of non-negative numbers."""
+    """Return the sign of θ(first) − θ(second), θ the directional margin; it is exact because squares are compared."""
     if first.least is None or second.least is None:
         return int(first.least is None) - int(second.least is None)
     gap = first.least**2 * second.norm_squared - second.least**2 * first.norm_squared
@@ -172,12 +174,12 @@ def margin_sign(first: Direction, second: Direction) -> int:
 
 
 def margin_difference(first: Direction, second: Direction) -> float:
-    """Return θ(first) − θ(second), to a few units in the last place of the *difference*."""
+    """Return θ(first) − θ(second), θ the directional margin, to a few units in the last place of the *difference*."""
     return unit_difference(first.least, first, second.least, second)
 
 
 def unit_difference(a: fmpq | None, first: Direction, b: fmpq | None, second: Direction) -> float:
-    """Return a/‖first‖ − b/‖second‖ for a, b ≥ 0 (None means +∞), without cancellation, from exact squares."""
+    """Return a/‖first‖ − b/‖second‖ for a, b ≥ 0 (None stands for +∞), from exact squares, so that nothing cancels."""
     if a is None or b is None:
         return 0.0 if a is None and b is None else math.inf if a is None else -math.inf
     squares = a**2 / first.norm_squared - b**2 / second.norm_squared
@@ -185,15 +187,15 @@ def unit_difference(a: fmpq | None, first: Direction, b: fmpq | None, second: Di
 
 
 def parallel(first: Sequence[fmpq], second: Sequence[fmpq]) -> bool:
-    """Return whether first = c·second for some c > 0, exactly."""
+    """Return whether two vectors have the same direction: first = c·second for some c > 0, decided exactly."""
     return inner(first, second) > 0 and inner(first, second) ** 2 == inner(first, first) * inner(second, second)
 
 
 def within_cone(x: Sequence[fmpq], q: Sequence[fmpq], mu: float) -> bool:
-    """Return whether cos(x, q) ≥ 1 − μ, for 0 ≤ μ ≤ 1, exactly, by comparing squares.
+    """Return whether x lies in the cone of width μ around q, cos(x, q) ≥ 1 − μ, decided exactly by comparing squares.
 
     Raises:
-        InvalidInput: μ outside [0, 1].
+        InvalidInput: ``mu`` is outside [0, 1].
     """
     if not 0 <= mu <= 1:
         raise InvalidInput(f"mu: {mu:g} makes no cone within a half-space; give 0 ≤ mu ≤ 1.")

@@ -1,4 +1,4 @@
-"""The only exception that bad input raises, and functions that make foreign text safe to show in a sentence."""
+"""The only exception that bad input raises, and functions that make text from users safe to show in a message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from difflib import get_close_matches
 LONGEST_WORD, LONGEST_LINE = 400, 8000
 """Longest word (a path counts as one word) and longest line, in characters, that are shown in full."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode's categories of characters that control a terminal or are invisible on it."""
+"""The Unicode categories of characters that control a terminal or are invisible on it."""
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -45,7 +45,7 @@ def _visible(character: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
-    """Return the known names that are spelled most like ``name``, the nearest first; case is ignored."""
+    """Return at most ``most`` of the known ``names``, those spelled most like ``name`` first; case is ignored."""
     spelled = {each.lower(): each for each in names}
     return [spelled[each] for each in get_close_matches(name.lower(), spelled, n=most)]
 
@@ -70,5 +70,5 @@ class InvalidInput(ValueError):
     """
 
     def __init__(self, message: str = "") -> None:
-        """Take the message, made printable with its ends of lines kept."""
+        """Store the message in printable form, with its line breaks kept."""
         super().__init__(printable(message, lines=True))

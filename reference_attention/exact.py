@@ -1,6 +1,7 @@
-"""Exact rational arithmetic on float data: every float is a dyadic rational, so equalities can be decided.
+"""Exact rational arithmetic on floats: every float is an integer times a power of two, so equalities can be decided.
 
-python-flint does the arithmetic; this module converts in both directions, without loss or with a single rounding.
+The library python-flint does the arithmetic. This module converts floats to rationals without loss, and rationals to
+floats with a single rounding.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ def inner(a: Sequence[fmpq], b: Sequence[fmpq]) -> fmpq:
 
 
 def products(rows: Sequence[Sequence[fmpq]], p: Sequence[fmpq]) -> list[fmpq]:
-    """Return row·p for every row.
+    """Return the product row·p for every row.
 
-    The rows are brought to a common denominator; a loop over terms would reduce the fractions of p at every term.
+    A matrix product with a common denominator is faster than a loop, which would reduce a fraction at every term.
     """
     if not rows:
         return []
@@ -51,16 +52,16 @@ def products(rows: Sequence[Sequence[fmpq]], p: Sequence[fmpq]) -> list[fmpq]:
 
 
 def combination(rows: Sequence[Sequence[fmpq]], weights: Sequence[fmpq], d: int) -> list[fmpq]:
-    """Return Σ_j weights_j rows_j, of length d, with a common denominator as in :func:`products`."""
+    """Return Σ_j weights_j rows_j, a vector of length d, computed like :func:`products`."""
     if not rows:
         return [fmpq(0)] * d
     return list((fmpq_mat(1, len(weights), list(weights)) * fmpq_mat(list(map(list, rows)))).entries())
 
 
 def rank_of(rows: Sequence[Sequence[fmpq]]) -> int:
-    """Return the rank of rational rows.
+    """Return the rank of the matrix of the given rows, exactly.
 
-    The rank modulo a prime is computed first: if that rank is full, so is the rank over the rationals.
+    The rank modulo a prime is computed first, because it is cheaper: if it is full, so is the rank over the rationals.
     """
     if not rows:
         return 0
@@ -73,14 +74,14 @@ def ratio(numerator: fmpz, denominator: fmpz, exponent: int = 0) -> float:
     """Return the float nearest to numerator/denominator · 2^exponent; ±inf beyond the range of float64."""
     a, b = int(numerator), int(denominator)
     try:
-        # Python rounds the quotient of two integers, of any length, correctly.
+        # Python rounds the quotient of two integers correctly, however long the integers are.
         return (a << exponent) / b if exponent >= 0 else a / (b << -exponent)
     except OverflowError:
         return math.inf if (a > 0) == (b > 0) else -math.inf
 
 
 def to_float(q: fmpq) -> float:
-    """Return the float nearest to a rational (a subnormal or zero below the normal range of float64).
+    """Return the float nearest to a rational; below the normal range of float64 it is a subnormal number or zero.
 
     Raises:
         InvalidInput: q is beyond the range of float64.
@@ -103,17 +104,18 @@ def times_power_of_two(q: fmpq, exponent: int) -> fmpq:
 
 
 PRIME = 2**61 - 1
-"""Prime for computing ranks: the rank of an integer matrix modulo a prime is at most its rational rank."""
+"""Prime modulo which ranks are computed first; the rank of an integer matrix modulo a prime is at most its true
+rank."""
 
 LIMB = 50
-"""Number of bits of a limb: large integers are split into limbs, their digits in base 2^50."""
+"""Number of bits of a limb: large integers are split into limbs, which are digits in base 2^50."""
 
 MANY_TERMS = 65
-"""Number of terms above which a matrix product is faster than a loop."""
+"""Number of terms of an inner product from which on a matrix product is faster than a loop."""
 
 
 def from_limbs(limbs: Int64[np.ndarray, "l m k"]) -> fmpz_mat:
-    """Return the integer matrix Σ_l limbs_l · 2^(l·:data:`LIMB`), shape (m, k)."""
+    """Return the integer matrix, shape (m, k), with the given digits in base 2^:data:`LIMB`, the lowest digit first."""
     _, m, k = limbs.shape
     base = fmpz(1) << LIMB
     matrices = (fmpz_mat(m, k, limb.ravel().tolist()) for limb in limbs[::-1])
@@ -122,7 +124,7 @@ def from_limbs(limbs: Int64[np.ndarray, "l m k"]) -> fmpz_mat:
 
 @dataclass(frozen=True, eq=False)
 class Dyadic:
-    """A float array as integers times one power of two: entry = mantissa · 2^shift · 2^exponent.
+    """A float array as integers times a common power of two: entry = mantissa · 2^shift · 2^exponent.
 
     Attributes:
         mantissas: odd integers (or zero), of the array's shape.
@@ -154,9 +156,10 @@ class Dyadic:
         return cls(mantissas, np.where(nonzero, exponents - lowest, 0), lowest)
 
     def limbs(self) -> Int64[np.ndarray, "l *shape"]:
-        """Return the entries divided by 2^exponent in base 2^:data:`LIMB`, lowest limb first, each within ±2^53.
+        """Return the digits of the entries divided by 2^exponent, in base 2^:data:`LIMB`, the lowest digit first.
 
-        python-flint converts these machine integers several times faster than Python's integers of any length.
+        Every digit lies within ±2^53. The library python-flint converts such machine integers several times faster than
+        Python's integers of any length.
         """
         sizes, signs = np.abs(self.mantissas), np.sign(self.mantissas)
         first, within = np.divmod(self.shifts, LIMB)
@@ -172,13 +175,13 @@ class Dyadic:
 
 
 def rounded_product(a: Float64[np.ndarray, "m k"], b: Float64[np.ndarray, "k l"]) -> Float64[np.ndarray, "m l"]:
-    """Return the matrix product a b, each entry the exact sum rounded once to float64, shape (m, l).
+    """Return the matrix product a b, shape (m, l); each entry is the exact sum, rounded once to float64.
 
     Unlike ``a @ b``, the result does not depend on the order of summation, and hence not on BLAS, the number of cores
-    or the machine. Equal exact values give equal floats.
+    or the machine. Entries whose exact values are equal are equal floats.
 
     Raises:
-        InvalidInput: NaN or infinite entries; a non-zero entry of the product is outside the normal range of float64.
+        InvalidInput: an entry is NaN or infinite, or a non-zero entry of the product is outside float64's normal range.
     """
     (m, k), l = a.shape, b.shape[1]
     left, right = Dyadic.of(a), Dyadic.of(b)

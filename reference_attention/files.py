@@ -1,4 +1,4 @@
-"""Named arrays in files: reads NumPy's .npz and JSON, writes strict JSON, and never unpickles.
+"""Named arrays in files: read NumPy's .npz and JSON, write strict JSON, never unpickle.
 
 JSON keeps every float64 (Python prints the shortest decimal that reads back to the same float). It has no NaN or
 infinity; they are written as the strings "NaN", "Infinity" and "-Infinity" and read back as floats.
@@ -23,9 +23,11 @@ from reference_attention.errors import InvalidInput
 from reference_attention.npz import Names, read_npz
 
 LARGEST_FILE = 2**28
-"""Largest size of a file in bytes: enough for as many numbers as :data:`reference_attention.npz.LARGEST` allows."""
+"""Largest size in bytes of a .npz file: enough for as many numbers as :data:`reference_attention.npz.LARGEST`
+allows."""
 LARGEST_TEXT = 2**25
-"""Largest size of JSON in bytes; in memory JSON takes up to thirty times its length (a text of many ``[],`` does)."""
+"""Largest size in bytes of a text file; in memory, JSON takes up to thirty times its length (as a text of many
+``[],``)."""
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -35,14 +37,16 @@ def _any_names(names: Collection[str]) -> None:
 
 
 def read_named_values(path: Path, check_names: Names = _any_names) -> dict[str, Any]:
-    """Return the values of a .npz or .json file by name: arrays, or for JSON also text, numbers and nested objects.
+    """Return the values of a .npz or .json file by name: arrays; from JSON also text, numbers and nested objects.
 
     Args:
         path: the file, whose name ends in .npz or .json.
-        check_names: raises InvalidInput for names that cannot be used; called before arrays are unpacked.
+        check_names: a function that receives all names before any array is unpacked, and raises InvalidInput if one of
+            them cannot be used.
 
     Raises:
-        InvalidInput: the file does not exist, is of another kind, damaged, pickled, or too large.
+        InvalidInput: the file does not exist, is of another kind, is damaged, contains pickled objects, or is too
+            large.
     """
     if path.suffix not in (".npz", ".json"):
         raise InvalidInput(f"{path}: the name must end in .npz or .json.")
@@ -56,17 +60,17 @@ def read_named_values(path: Path, check_names: Names = _any_names) -> dict[str, 
 
 @contextmanager
 def open_regular(path: Path, expected: str, largest: int, otherwise: str) -> Iterator[BinaryIO]:
-    """Yield a user's file, opened for reading, if it (or the target of a link) is regular and not too large.
+    """Yield a user's file, opened for reading, if it is a regular file (or a link to one) and not too large.
 
     Args:
         path: the file.
-        expected: what the file should be, as in "a text file".
+        expected: what the file should be, for messages, for example "a text file".
         largest: largest allowed size in bytes.
-        otherwise: what the user can do if the file is larger.
+        otherwise: what the user can do if the file is too large, for messages.
 
     Raises:
-        InvalidInput: the file does not exist, is a directory, a device or a pipe, is too large for ``largest`` or for
-            memory, or cannot be read, when it is opened or within the block.
+        InvalidInput: the file does not exist, is a directory, a device or a pipe, is larger than ``largest`` or than
+            memory, or cannot be read, whether the error occurs at opening or while the caller reads.
     """
     try:
         # Without this flag, opening a pipe that has no writer would block.
@@ -92,7 +96,7 @@ def open_regular(path: Path, expected: str, largest: int, otherwise: str) -> Ite
 
 
 def read_bytes(path: Path, expected: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> bytes:
-    """Return the bytes of a user's file.
+    """Return the content of a user's file as bytes; the arguments are those of :func:`open_regular`.
 
     Raises:
         InvalidInput: as :func:`open_regular`.
@@ -102,7 +106,7 @@ def read_bytes(path: Path, expected: str, largest: int = LARGEST_TEXT, otherwise
 
 
 def read_text(path: Path, expected: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> str:
-    """Return the text of a user's file.
+    """Return the content of a user's UTF-8 file; the arguments are those of :func:`open_regular`.
 
     Raises:
         InvalidInput: as :func:`open_regular`, or the file is not UTF-8.
@@ -146,13 +150,13 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """Return strict JSON of arrays, numbers, text, lists and mappings, without a newline at the end."""
+    """Return arrays, numbers, text, lists and mappings as strict JSON, without a newline at the end."""
     text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False, indent=indent)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON represents it: lists for arrays, strings for NaN and infinities."""
+    """Return a value in the types that JSON has: lists in place of arrays, strings in place of NaN and infinities."""
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in "biuf" and np.isfinite(value).all():
             return value.tolist()  # JSON can represent all of these values
@@ -167,24 +171,24 @@ def _plain(value: Any) -> Any:
 
 
 def numbers(value: Any) -> Any:
-    """Return a value read from JSON with the strings "NaN", "Infinity" and "-Infinity" replaced by their floats."""
+    """Return a value read from JSON with the strings "NaN", "Infinity" and "-Infinity" replaced by floats."""
     if isinstance(value, list):
         return [numbers(entry) for entry in value]
     return NOT_FINITE.get(value, value) if isinstance(value, str) else value
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all; devices and pipes are written to directly.
+    """Write a text file completely or not at all; a device or pipe is written to directly.
 
     Raises:
         InvalidInput: the target cannot be written.
     """
-    # Python stores bytes of a file name that are not UTF-8 as surrogates, which UTF-8 cannot encode.
+    # Python represents bytes of a file name that are not UTF-8 by surrogates, which UTF-8 cannot encode.
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a binary file whole or not at all, like :func:`write_text`."""
+    """Write a binary file completely or not at all, like :func:`write_text`."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_bytes(content)
@@ -209,7 +213,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def flush_directory(directory: Path) -> None:
-    """Flush the names in a directory to disk, if the system supports it."""
+    """Flush the list of a directory's files to disk, if the operating system supports it."""
     with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:
@@ -225,10 +229,10 @@ def _umask() -> int:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a target that cannot be written, before hours of work are spent on it.
+    """Refuse an output file that cannot be written, before hours of work are spent on its content.
 
     Raises:
-        InvalidInput: the target is a directory, lies in a directory that does not exist, or may not be written.
+        InvalidInput: the path is a directory, lies in a directory that does not exist, or may not be written.
     """
     try:
         if path.is_dir():
@@ -246,7 +250,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_directory(directory: Path, purpose: str) -> None:
-    """Refuse an output directory that is a file, before anything runs; ``purpose`` names the output.
+    """Refuse an output directory that is a file, before anything runs; ``purpose`` names the output in the message.
 
     Raises:
         InvalidInput: the path exists and is no directory.
@@ -274,7 +278,7 @@ def make_directory(directory: Path) -> None:
 def write_in(directory: Path, name: str, text: str) -> Path:
     """Write a text file into a directory, which is made if necessary, and return its path.
 
-    ``*`` in the name is replaced by a digest of the text, so equal texts give the same file.
+    ``*`` in the name is replaced by a hash of the text, so that equal texts give the same file.
 
     Raises:
         InvalidInput: the file cannot be written.
@@ -286,7 +290,7 @@ def write_in(directory: Path, name: str, text: str) -> Path:
 
 
 def _accepts_files(directory: Path) -> bool:
-    # Permissions do not show whether a file can be created (read-only file systems, /proc), so create one.
+    # Permissions do not show whether a file can be created (for example on a read-only file system), so create one.
     try:
         with tempfile.TemporaryFile(dir=directory):
             return True

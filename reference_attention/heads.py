@@ -1,7 +1,8 @@
-"""Nonlinear heads ψ: networks with one hidden layer, and how their units change when attention mixes in other tokens.
+"""Nonlinear heads ψ: networks with one hidden layer, and how hidden units change when attention mixes in other tokens.
 
-ψ(x) = Σ_j b_j φ_j(w_j·x + c_j). Softmax weights sum to one, so the input of unit j at the attended token X_iᵀs is Σ_t
-s_t z_itj with z_itj = w_j·x_it + c_j. So ψ depends on the tokens only through these *features* z, shape (n, T, m). A
+A head is ψ(x) = Σ_j b_j φ_j(w_j·x + c_j), where hidden unit j has the input weights w_j, the bias c_j, the activation
+φ_j and the output weight b_j. Softmax weights s sum to one, so at the attended token X_iᵀs the input of unit j is Σ_t
+s_t z_itj with z_itj = w_j·x_it + c_j. So ψ depends on the tokens only through the *features* z, shape (n, T, m). A
 linear head has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: where softmax
 weights are as small as e^{−10⁶}, the value of ψ itself shows no change.
 
@@ -24,15 +25,15 @@ from reference_attention.problem import checked_array
 
 Floats = Float64[np.ndarray, "..."]
 Array = Any
-"""Floats, or an array type that implements NumPy's protocols."""
+"""An array of floats, or of another type that implements NumPy's protocols."""
 
 
 class Activation(ABC):
-    """A non-decreasing function φ whose slope φ' rises up to ``steepest`` and falls beyond."""
+    """A non-decreasing activation φ whose slope φ' increases up to the point ``steepest`` and decreases beyond it."""
 
     name: str
     steepest: float
-    """The point where φ' is largest; +inf if φ' never falls."""
+    """The point where φ' is largest; +inf if φ' never decreases."""
 
     @abstractmethod
     def value(self, z: Array) -> Array:
@@ -40,28 +41,29 @@ class Activation(ABC):
 
     @abstractmethod
     def slope(self, z: Floats, sign: Floats) -> Floats:
-        """Return φ'(z); at a kink, return the one-sided derivative in the direction ``sign``."""
+        """Return φ'(z); at a kink, return the one-sided derivative in the direction ``sign`` = ±1."""
 
     @abstractmethod
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
         """Return log |φ(z + sign·e^{log_size}) − φ(z)|, −inf where φ is constant.
 
-        The result is exact up to rounding, however small the step is.
+        The result is exact up to rounding, however small the step e^{log_size} is.
         """
 
     @abstractmethod
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return log B for a B such that |change of φ − slope·δ| ≤ slope·B δ² for steps δ in the direction ``sign``.
+        """Return log B, where B bounds how far φ is from linear in the direction ``sign``.
 
-        Where the slope is 0, the change itself is zero for δ ≤ 1/B.
+        For every step δ > 0, | |φ(z + sign·δ) − φ(z)| − φ'(z) δ | ≤ φ'(z) B δ². Where φ'(z) = 0, φ does not change for
+        δ ≤ 1/B.
         """
 
     def lowest_secant(self, z: Floats, sign: Floats, reach: Floats) -> Floats:
-        """Return the least |change|/δ over steps 0 < δ ≤ reach.
+        """Return the least quotient |φ(z + sign·δ) − φ(z)|/δ over steps 0 < δ ≤ reach.
 
-        The quotient is the mean of φ' between z and z + sign δ. φ' has no interior minimum. So as δ grows, the mean is
-        first non-decreasing and then non-increasing (one of the two phases may be empty), and its least value is the
-        slope at z or the secant over the whole reach.
+        The quotient is the mean of φ' between z and z + sign·δ. As φ' has no interior minimum, the mean first increases
+        and then decreases as δ grows (one of these phases may be missing). So its least value is φ'(z) or the quotient
+        at δ = reach.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             full_secant = np.exp(self.log_change(z, sign, np.log(reach)) - np.log(reach))
@@ -109,20 +111,21 @@ class Tanh(Activation):
         return np.tanh(z)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
-        """Return 1/cosh² z."""
+        """Return φ'(z) = 1/cosh² z."""
         return np.exp(-2 * _log_cosh(z)) + 0.0 * sign
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
         """Return log |tanh(z + sign·e^{log_size}) − tanh z|."""
-        # tanh x − tanh(x − δ) = sinh δ / (cosh x cosh(x − δ)); tanh is odd, so a step up from z is a step down from −z.
+        # tanh x − tanh(x − δ) = sinh δ / (cosh x cosh(x − δ)). As tanh is odd, a step up from z equals a step down from
+        # −z.
         x = -sign * z
         size = np.exp(np.minimum(log_size, 700.0))
         log_sinh = np.where(size < 1e-8, log_size, size - math.log(2) + np.log(-np.expm1(-2 * np.maximum(size, 1e-8))))
         return log_sinh - _log_cosh(x) - _log_cosh(x - size)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return log(0.385 cosh² z), from |φ''| ≤ 0.77."""
-        # |change − slope·δ| ≤ max|φ''| δ²/2 with |φ''| ≤ 0.77, so B = 0.385/slope.
+        """Return log B = log(0.385 cosh² z), which follows from |φ''| ≤ 0.77."""
+        # The change of φ over a step δ differs from slope·δ by at most max|φ''| δ²/2 ≤ 0.385 δ², so B = 0.385/slope.
         return math.log(0.385) + 2 * _log_cosh(z) + 0.0 * sign
 
 
@@ -137,12 +140,12 @@ class Arctan(Activation):
         return np.arctan(z)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
-        """Return 1/(1 + z²)."""
+        """Return φ'(z) = 1/(1 + z²)."""
         return 1 / (1 + z * z) + 0.0 * sign
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
         """Return log |arctan(z + sign·e^{log_size}) − arctan z|."""
-        # arctan x − arctan(x − δ) is the angle of (1 + x(x − δ), δ).
+        # arctan x − arctan(x − δ) is the angle of the vector (1 + x(x − δ), δ) to the first axis.
         x = -sign * z
         size = np.exp(np.minimum(log_size, 700.0))
         large = np.maximum(size, 1e-8)
@@ -150,13 +153,13 @@ class Arctan(Activation):
         return np.where(size < 1e-8, log_size - np.log1p(x * (x - np.minimum(size, 1e-8))), angle)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return log(0.325 (1 + z²)), from |φ''| ≤ 0.65."""
+        """Return log B = log(0.325 (1 + z²)), which follows from |φ''| ≤ 0.65."""
         # |φ''| ≤ 0.65.
         return math.log(0.325) + np.log1p(z * z) + 0.0 * sign
 
 
 class Softplus(Activation):
-    """The activation φ(z) = log(1 + e^z), which is ℓ(−z) of the logistic loss."""
+    """The activation φ(z) = log(1 + e^z), which equals ℓ(−z) for the logistic loss ℓ."""
 
     name = "softplus"
     steepest = math.inf
@@ -166,16 +169,16 @@ class Softplus(Activation):
         return np.logaddexp(0.0, z)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
-        """Return 1/(1 + e^{−z})."""
+        """Return φ'(z) = 1/(1 + e^{−z})."""
         return np.exp(-np.logaddexp(0.0, -z)) + 0.0 * sign
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
-        """Return log |φ(z + sign·e^{log_size}) − φ(z)|, which is the log excess of the logistic loss at −z."""
+        """Return log |φ(z + sign·e^{log_size}) − φ(z)|, computed from the logistic loss ℓ by φ(z) = ℓ(−z)."""
         z, sign, log_size = np.broadcast_arrays(z, sign, log_size)
         return np.asarray(LOSSES["logistic"].log_excess(-z, sign, log_size)[1])
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return log((1 + e^{−z})/8), from |φ''| ≤ 1/4."""
+        """Return log B = log((1 + e^{−z})/8), which follows from |φ''| ≤ 1/4."""
         # |φ''| ≤ 1/4.
         return math.log(0.125) + np.logaddexp(0.0, -z) + 0.0 * sign
 
@@ -191,7 +194,7 @@ class Relu(Activation):
         return np.maximum(z, 0.0)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
-        """Return 1 where z > 0, or z = 0 and the step is upwards, and 0 elsewhere."""
+        """Return φ'(z): 1 where z > 0, or where z = 0 and the step is upwards; 0 elsewhere."""
         return np.where((z > 0) | ((z == 0) & (sign > 0)), 1.0, 0.0)
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
@@ -204,8 +207,9 @@ class Relu(Activation):
         return np.where(sign < 0, down, up)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return −log |z| where the kink lies ahead, otherwise −inf."""
-        # φ is linear up to the kink. If the step passes the kink, then δ ≥ |z|, so |change − slope·δ| ≤ δ ≤ δ²/|z|.
+        """Return log B: −log |z| where a step in the direction ``sign`` can reach the kink at 0, otherwise −inf."""
+        # φ is linear up to the kink. If a step δ passes the kink, then δ ≥ |z|, so the change of φ differs from slope·δ
+        # by at most δ ≤ δ²/|z|.
         with np.errstate(divide="ignore"):
             return np.where(z * sign < 0, -np.log(np.abs(z)), -math.inf)
 
@@ -215,21 +219,21 @@ def _log_cosh(z: Floats) -> Floats:
 
 
 ACTIVATIONS: tuple[Activation, ...] = (Linear(), Tanh(), Arctan(), Softplus(), Relu())
-"""The activations; data store an activation as its position in this tuple."""
+"""The activations that a head can have; data files store an activation as its position in this tuple."""
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """A head with one hidden layer on given data.
+    """A head ψ with one hidden layer of m units, on the tokens of a data set (symbols: see the module).
 
     Args:
-        features: z_itj, inputs of the units at every token, shape (n, T, m).
-        weights: b_j ≠ 0, shape (m,).
-        activations: positions in :data:`ACTIVATIONS`, shape (m,).
-        labels: Y_i = ±1, shape (n,).
+        features: the inputs z_itj of the hidden units at every token, shape (n, T, m).
+        weights: the output weights b_j ≠ 0 of the units, shape (m,).
+        activations: the activation of each unit, as a position in :data:`ACTIVATIONS`, shape (m,).
+        labels: the labels Y_i = ±1, shape (n,).
 
     Raises:
-        InvalidInput: shapes that do not fit together, zero weights, unknown activations, labels other than ±1.
+        InvalidInput: shapes do not fit together, a weight is zero, an activation is unknown, or a label is not ±1.
     """
 
     features: Float64[np.ndarray, "n T m"]
@@ -238,7 +242,7 @@ class Head:
     labels: Float64[np.ndarray, "n"]
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not make a head; otherwise keep checked copies."""
+        """Check the arrays, and keep read-only copies of them."""
         features = checked_array("head_features", self.features, ("n", "T", "m"))
         n, _, m = features.shape
         weights = checked_array("head_weights", self.weights, (m,))
@@ -257,16 +261,16 @@ class Head:
 
     @classmethod
     def linear(cls, scores: Float64[np.ndarray, "n T"]) -> Head:
-        """Return the linear head of a Problem: Y_i ψ = γ_iᵀs."""
+        """Return the linear head that gives the scores γ of a Problem: Y_i ψ(X_iᵀ s) = γ_iᵀs."""
         return cls(scores[:, :, None], np.ones(1), np.zeros(1, dtype=np.int64), np.ones(len(scores)))
 
     @property
     def signs(self) -> Float64[np.ndarray, "n m"]:
-        """Return −sign(Y_i b_j), the direction in which feature z_itj must move for Y_i ψ to fall."""
+        """Return −sign(Y_i b_j), shape (n, m), the direction in which the input of unit j must move to lower Y_i ψ."""
         return np.asarray(-np.sign(self.labels[:, None] * self.weights))
 
     def units(self, name: str, *arguments: Array) -> Array:
-        """Call the named method of every unit's activation on arguments of shape (..., m) and stack the results."""
+        """Return the results of a method of every unit's activation, called on the unit's entries of the arguments."""
         columns = [
             getattr(ACTIVATIONS[code], name)(*(x[..., j] for x in arguments))
             for j, code in enumerate(self.activations.tolist())
@@ -274,9 +278,9 @@ class Head:
         return np.stack(np.broadcast_arrays(*columns), axis=-1)
 
     def outputs(self, weights: Array) -> Array:
-        """Return Y_i ψ(X_iᵀ s_i) for softmax weights s, shape (*b, n)."""
+        """Return Y_i ψ(X_iᵀ s_i) for softmax weights s, (*b, n, T) → (*b, n)."""
         return self.outputs_of(np.sum(weights[..., None] * self.features, axis=-2))
 
     def outputs_of(self, inputs: Array) -> Array:
-        """Return Y_i ψ from the inputs of the units, shape (*b, n, m) → (*b, n)."""
+        """Return Y_i ψ, given the inputs of the hidden units, (*b, n, m) → (*b, n)."""
         return self.labels * np.sum(self.weights * self.units("value", inputs), axis=-1)

@@ -1,7 +1,8 @@
-"""Losses that violate Assumption A and show why it is needed; no theorem covers them.
+"""Losses that violate Assumption A and show why the theorems need it; no theorem covers these losses.
 
-Each loss reports a point where the assumption fails. These losses can be looked up by name, but
-:data:`reference_attention.losses.LOSSES` does not contain them, so a strategy draws them only if it names them.
+Assumption A says that ℓ is strictly decreasing and that ℓ' is Lipschitz and bounded on bounded intervals. Each loss
+reports a point where this fails. The losses can be looked up by name, but :data:`reference_attention.losses.LOSSES`
+does not contain them, so a strategy draws one only if it names it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A; FINDINGS.md on ℓ' = 0 at a point.
 """
@@ -16,7 +17,7 @@ from reference_attention.loss import Array, Loss
 
 
 class IllBehavedLoss(Loss):
-    """A loss for which ℓ' < 0, or the Lipschitz continuity of ℓ', fails somewhere.
+    """A loss ℓ that violates Assumption A: ℓ' < 0, or the Lipschitz continuity of ℓ', fails at some point.
 
     Attributes:
         decreasing: whether ℓ nevertheless decreases strictly.
@@ -26,11 +27,11 @@ class IllBehavedLoss(Loss):
 
     @abstractmethod
     def defect(self, low: float, high: float) -> str:
-        """Return a text that names a place on [low, high] where Assumption A fails; empty if A holds there."""
+        """Return a text that names a point of [low, high] where Assumption A fails; empty if no point does."""
 
     @abstractmethod
     def derivative(self, u: Array) -> Array:
-        """Return ℓ'(u), of either sign."""
+        """Return ℓ'(u), which may be negative, zero or positive."""
 
     def log_slope(self, u: Array) -> Array:
         """Return log |ℓ'(u)|."""
@@ -38,7 +39,7 @@ class IllBehavedLoss(Loss):
 
 
 class Squared(IllBehavedLoss):
-    """The loss ℓ(u) = (1 − u)²/2, which increases beyond u = 1: a score can be too good."""
+    """The loss ℓ(u) = (1 − u)²/2, which increases beyond u = 1, so that it also punishes large scores."""
 
     name = "squared"
     decreasing = False
@@ -60,7 +61,7 @@ class Squared(IllBehavedLoss):
         # ℓ(u − δ) − ℓ(u) = δ (1 − u + δ/2), so its sign is the product of the signs of both factors.
         xp = namespace(u, sign, log_size)
         factor = 1 - u + sign * xp.exp(log_size) / 2
-        # At u = 1 the second factor is δ/2, also where δ underflows.
+        # At u = 1 the second factor is δ/2; its logarithm is taken directly, because δ may underflow.
         size = log_size + xp.where(u == 1, log_size + log_of(0.5, log_size), log_abs(factor))
         return xp.where(u == 1, xp.abs(sign), sign * xp.sign(factor)), by_sign(xp, sign, size, size)
 
@@ -69,17 +70,17 @@ class Squared(IllBehavedLoss):
         return 0.0
 
     def log_bound(self, low: float, high: float) -> float:
-        """Return log max(|low − 1|, |high − 1|)."""
+        """Return the logarithm of the largest |ℓ'| = |u − 1| on [low, high]."""
         largest = max(abs(low - 1), abs(high - 1))
         return math.log(largest) if largest else -math.inf
 
     def log_floor(self, low: float, high: float) -> float:
-        """Return the logarithm of the least |u − 1| on [low, high], −inf if the interval contains 1."""
+        """Return the logarithm of the least |ℓ'| = |u − 1| on [low, high], −inf if the interval contains 1."""
         return -math.inf if low <= 1 <= high else math.log(min(abs(low - 1), abs(high - 1)))
 
     def steepening(self, low: float, high: float) -> float:
         """Return 0, or +inf where high > 1, since the loss increases there."""
-        # Where the loss increases in u, its slope gives no lower bound of ℓ(u − δ) − ℓ(u).
+        # Where ℓ increases in u, its slope at u gives no lower bound of ℓ(u − δ) − ℓ(u).
         return math.inf if high > 1 else 0.0
 
     def defect(self, low: float, high: float) -> str:
@@ -108,9 +109,9 @@ class Cubic(IllBehavedLoss):
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}."""
-        # u³ − (u − δ)³ = δ (3 (u − δ/2)² + δ²/4).
+        # ℓ(u − δ) − ℓ(u) = u³ − (u − δ)³ = δ (3 (u − δ/2)² + δ²/4).
         xp = namespace(u, sign, log_size)
-        # At u = 0, u − δ/2 is −δ/2, also where δ underflows.
+        # At u = 0, u − δ/2 is −δ/2; its logarithm is taken directly, because δ may underflow.
         half = log_size + log_of(0.5, log_size)
         log_distance = xp.where(u == 0, half, log_abs(u - sign * xp.exp(log_size) / 2))
         size = log_size + xp.logaddexp(log_of(3.0, log_size) + 2 * log_distance, 2 * half)
@@ -122,17 +123,17 @@ class Cubic(IllBehavedLoss):
         return math.log(6 * largest) if largest else -math.inf
 
     def log_bound(self, low: float, high: float) -> float:
-        """Return the logarithm of the largest 3u² on [low, high]."""
+        """Return the logarithm of the largest |ℓ'| = 3u² on [low, high]."""
         largest = max(abs(low), abs(high))
         return math.log(3) + 2 * math.log(largest) if largest else -math.inf
 
     def log_floor(self, low: float, high: float) -> float:
-        """Return the logarithm of the least 3u² on [low, high], −inf if the interval contains 0."""
+        """Return the logarithm of the least |ℓ'| = 3u² on [low, high], −inf if the interval contains 0."""
         return -math.inf if low <= 0 <= high else math.log(3) + 2 * math.log(min(abs(low), abs(high)))
 
     def steepening(self, low: float, high: float) -> float:
         """Return the largest d log |ℓ'|/du = 2/u: 2/low if low > 0, +inf if low ≤ 0 < high, otherwise 0."""
-        # d log|ℓ'|/du = 2/u.
+        # The derivative of log |ℓ'| is 2/u; as u falls to 0 it grows without bound.
         return 2 / low if low > 0 else math.inf if high > 0 else 0.0
 
     def defect(self, low: float, high: float) -> str:
@@ -141,13 +142,13 @@ class Cubic(IllBehavedLoss):
 
 
 class Kinked(IllBehavedLoss):
-    """The loss ℓ(u) = −u for u ≤ 0 and −u/4 beyond: strictly decreasing, |ℓ'| ≤ 1, and ℓ' jumps at 0."""
+    """The loss ℓ(u) = −u for u ≤ 0 and −u/4 for u > 0: strictly decreasing, |ℓ'| ≤ 1, and ℓ' jumps at 0."""
 
     name = "kinked"
     decreasing = True
 
     def value(self, u: Array) -> Array:
-        """Return −u for u ≤ 0 and −u/4 beyond."""
+        """Return −u for u ≤ 0 and −u/4 for u > 0."""
         return namespace_of(u).maximum(-u / 4, -u)
 
     def derivative(self, u: Array) -> Array:
@@ -164,13 +165,13 @@ class Kinked(IllBehavedLoss):
         # ℓ has slope −1 below the kink and −1/4 above it, so the parts of [u − δ, u] below and above it have weights 1
         # and 1/4.
         xp = namespace(u, sign, log_size)
-        this_side = xp.exp(at_most(xp, log_abs(u) - log_size, 0.0))  # share of the way before the kink
+        this_side = xp.exp(at_most(xp, log_abs(u) - log_size, 0.0))  # share of the step on u's side of the kink
         up = pieces(xp, -u, 0.0, 1 - 0.75 * this_side, xp.ones_like(this_side))
         down = pieces(xp, -u, 0.0, xp.full_like(this_side, 0.25), 0.25 + 0.75 * this_side)
         return sign, by_sign(xp, sign, log_size + xp.log(up), log_size + xp.log(down))
 
     def log_lipschitz(self, low: float, high: float) -> float:
-        """Return +inf if ℓ' jumps within the interval, otherwise −inf, since ℓ' is constant."""
+        """Return +inf if ℓ' jumps within the interval, otherwise −inf, since ℓ' is constant there."""
         return math.inf if low <= 0 < high else -math.inf
 
     def log_bound(self, low: float, high: float) -> float:

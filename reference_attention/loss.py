@@ -1,4 +1,4 @@
-"""The interface of a loss ℓ(u): value, derivative and excess, in logarithms where they can underflow.
+"""The interface of a loss ℓ(u): value, derivative and change over a step, in logarithms where they can underflow.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A.
 """
@@ -15,10 +15,10 @@ Array = Any
 
 
 class Loss(ABC):
-    """A loss ℓ(u) of the margin-like quantity u = Y f(X).
+    """A loss ℓ(u) of the signed output u = Y f(X), where Y = ±1 is the label and f(X) the output of the model.
 
-    Quantities that can underflow are available as logarithms: at softmax weights of e^{−1000} the loss itself carries
-    no information any more, but its logarithmic excess does.
+    Quantities that can underflow are available as logarithms. If the softmax weights of other tokens are e^{−1000}, ℓ
+    rounds to its limit, but the logarithm of its distance from this limit keeps all digits.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Loss(ABC):
         """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}.
 
         Args:
-            u: the point with whose loss the loss at u − δ is compared.
+            u: the point from which the step −δ is taken.
             sign: −1, 0 or +1, the sign of δ; the excess has the same sign because ℓ decreases.
             log_size: log |δ|.
 
@@ -57,7 +57,7 @@ class Loss(ABC):
 
     @abstractmethod
     def log_lipschitz(self, low: float, high: float) -> float:
-        """Return log M0, where M0 is the Lipschitz constant of ℓ' on [low, high] (−inf where ℓ' is constant)."""
+        """Return log M0, where M0 is the Lipschitz constant of ℓ' on [low, high]; −inf if ℓ' is constant there."""
 
     @abstractmethod
     def log_bound(self, low: float, high: float) -> float:
@@ -71,9 +71,9 @@ class Loss(ABC):
     def steepening(self, low: float, high: float) -> float:
         """Return the least κ ≥ 0 with d log |ℓ'| / du ≤ κ on [low, high]; it is 0 if and only if ℓ is convex there.
 
-        Where ℓ is not convex, its increase from u to u − δ can be less than |ℓ'(u)| δ. But if u − δ and u lie in [low,
-        high], then ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2}, because |ℓ'(u − x)| ≥ |ℓ'(u)| e^{−κx} and (1 − e^{−y})/y ≥
-        e^{−y/2}.
+        Where ℓ is not convex, its increase from u to u − δ, δ > 0, can be less than |ℓ'(u)| δ. But if u − δ and u lie
+        in [low, high], then ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2}, because |ℓ'(u − x)| ≥ |ℓ'(u)| e^{−κx} for 0 ≤ x ≤ δ
+        and (1 − e^{−y})/y ≥ e^{−y/2} for y > 0.
         """
 
     def __repr__(self) -> str:

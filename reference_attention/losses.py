@@ -1,7 +1,7 @@
 """The losses of Assumption A: strictly decreasing, with a Lipschitz and bounded derivative on bounded intervals.
 
-Every formula is written once and runs on NumPy arrays, on torch tensors, and on arrays that carry their own rounding
-error.
+Every formula is written once, and runs on NumPy arrays, on torch tensors, and on arrays that carry a bound of their
+rounding error. Below, σ(u) = 1/(1 + e^{−u}) is the sigmoid function.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A.
 """
@@ -30,7 +30,8 @@ from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
 from reference_attention.loss import Array, Loss
 
 SMALLEST = 2.0**-1022
-"""The smallest normal float: a lower bound of arguments, which keeps the unused branch of a formula finite."""
+"""The smallest normal float. Arguments are raised to it where a branch of a formula is not used, so that the branch
+stays finite."""
 MANY = 64
 """Least array size for which NumPy's exp and log1p (vectorised) are faster than its logaddexp (not vectorised)."""
 
@@ -38,8 +39,8 @@ MANY = 64
 def _log_expm1(xp: Any, log_x: Array) -> Array:
     """Return log(e^x − 1) for x = e^{log_x} > 0.
 
-    For small x the result log x + x/2 has an error below x²/24; for large x the result x has an error below 1.01
-    e^{−x}.
+    For small x the formula log x + x/2 is used, whose error is below x²/24; for large x the result is x, with an error
+    below 1.01 e^{−x}.
     """
     x = exp(xp, log_x)
     safe = xp.where((x < 1e-8) | (x > 37.0), xp.ones_like(x), x)
@@ -48,9 +49,10 @@ def _log_expm1(xp: Any, log_x: Array) -> Array:
 
 
 def _log_one_minus_exp(xp: Any, log_x: Array) -> Array:
-    """Return log(1 − e^{−x}) for x = e^{log_x} > 0, which is log x − x/2 up to x²/24 where x is small.
+    """Return log(1 − e^{−x}) for x = e^{log_x} > 0.
 
-    For x > e^700 the value at e^700 is used, which differs by less than a rounding.
+    For small x the formula log x − x/2 is used, whose error is below x²/24. For x > e^700 the value at e^700 is used;
+    the difference is far below a rounding error.
     """
     x = xp.exp(at_most(xp, log_x, LARGEST_EXPONENT))
     safe = xp.where(x < 1e-8, xp.ones_like(x), x)
@@ -85,7 +87,7 @@ class Logistic(Loss):
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}."""
-        # ℓ(u−δ) − ℓ(u) = log1p(σ(−u) expm1(δ)); both branches are kept in logarithms.
+        # ℓ(u−δ) − ℓ(u) = log(1 + σ(−u) (e^δ − 1)); for either sign of δ it is computed from logarithms.
         xp = namespace(u, sign, log_size)
         log_sigma = self.log_slope(u)
         # δ > 0: with y = log(σ(−u)(e^δ − 1)) the excess is log(1 + e^y); its logarithm is y − e^y/2 up to an error of
@@ -102,22 +104,22 @@ class Logistic(Loss):
         middle = -xp.log1p(-xp.exp(at_least(xp, at_most(xp, z, -0.5), -20.0)))
         far = -xp.logaddexp(-_softplus(xp, -u), log_sigma - exp(xp, log_size))
         near = off_by(z + xp.exp(at_most(xp, z, 0.0)) / 2, 1e-18)
-        # Both branches are evaluated for every entry; arguments are clamped in the unused branch, so that it stays
-        # finite.
+        # The formulas for all cases are evaluated for every entry. Arguments are clamped where a formula is not used,
+        # so that it stays finite.
         large = xp.log(pieces(xp, z, -0.5, middle, at_least(xp, far, SMALLEST)))
         return sign, by_sign(xp, sign, up, pieces(xp, z, -20.0, near, large))
 
     def log_lipschitz(self, low: float, high: float) -> float:
         """Return the logarithm of the largest ℓ'' = σ(u)σ(−u) on [low, high]."""
-        # |ℓ''| = σ(u)σ(−u) is largest at the point of the interval nearest to zero.
+        # ℓ'' = σ(u)σ(−u) is largest at the point of the interval nearest to zero.
         return _log_sigmoid_slope(_sizes(low, high)[0])
 
     def log_bound(self, low: float, high: float) -> float:
-        """Return log |ℓ'(low)|, since |ℓ'| decreases."""
+        """Return log |ℓ'(low)|, since |ℓ'| is largest at the lower end."""
         return -_softplus_scalar(low)
 
     def log_floor(self, low: float, high: float) -> float:
-        """Return log |ℓ'(high)|, since |ℓ'| decreases."""
+        """Return log |ℓ'(high)|, since |ℓ'| is smallest at the upper end."""
         return -_softplus_scalar(high)
 
     def steepening(self, low: float, high: float) -> float:
@@ -144,20 +146,20 @@ class Exponential(Loss):
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         """Return the sign of ℓ(u − δ) − ℓ(u) and the logarithm of its absolute value, for δ = sign·e^{log_size}."""
-        # ℓ(u−δ) − ℓ(u) = e^{−u} expm1(δ).
+        # ℓ(u−δ) − ℓ(u) = e^{−u} (e^δ − 1).
         xp = namespace(u, sign, log_size)
         return sign, by_sign(xp, sign, -u + _log_expm1(xp, log_size), -u + _log_one_minus_exp(xp, log_size))
 
     def log_lipschitz(self, low: float, high: float) -> float:
-        """Return −low, the logarithm of the largest ℓ''."""
+        """Return −low, the logarithm of the largest ℓ'' = e^{−u} on [low, high]."""
         return -low
 
     def log_bound(self, low: float, high: float) -> float:
-        """Return −low, the logarithm of the largest |ℓ'|."""
+        """Return −low, the logarithm of the largest |ℓ'| = e^{−u} on [low, high]."""
         return -low
 
     def log_floor(self, low: float, high: float) -> float:
-        """Return −high, the logarithm of the smallest |ℓ'|."""
+        """Return −high, the logarithm of the smallest |ℓ'| = e^{−u} on [low, high]."""
         return -high
 
     def steepening(self, low: float, high: float) -> float:
@@ -234,7 +236,8 @@ class Sigmoid(Loss):
 
     def log_lipschitz(self, low: float, high: float) -> float:
         """Return the logarithm of the largest |ℓ''| = σ(u)σ(−u) tanh|u/2| on [low, high]."""
-        # |ℓ''| = σ(u)σ(−u) tanh|u/2| rises up to |u| = log(2 + √3), where it is √3/18, and falls from there on.
+        # |ℓ''| = σ(u)σ(−u) tanh|u/2| increases with |u| up to |u| = log(2 + √3), where it is √3/18, and decreases
+        # beyond.
         nearest, furthest = _sizes(low, high)
         at = min(max(SIGMOID_BEND, nearest), furthest)
         return _log_sigmoid_slope(at) + math.log(math.tanh(at / 2)) if at > 0 else -math.inf
@@ -249,21 +252,21 @@ class Sigmoid(Loss):
 
     def steepening(self, low: float, high: float) -> float:
         """Return the largest d log |ℓ'|/du = −tanh(u/2) on [low, high], at least 0."""
-        # d log|ℓ'|/du = −tanh(u/2), which falls.
+        # d log|ℓ'|/du = −tanh(u/2) decreases in u, so it is largest at the lower end.
         return max(0.0, -math.tanh(low / 2))
 
 
 SIGMOID_BEND = math.log(2 + math.sqrt(3))
-"""The u > 0 at which |ℓ''| of ℓ(u) = σ(−u) is largest."""
+"""The u > 0 at which |ℓ''| is largest for the sigmoid loss ℓ(u) = σ(−u)."""
 
 
 def _sizes(low: float, high: float) -> tuple[float, float]:
-    """Return the smallest and the largest |u| on [low, high]."""
+    """Return the smallest and the largest |u| for u in [low, high]."""
     return abs(min(max(0.0, low), high)), max(abs(low), abs(high))
 
 
 def _log_sigmoid_slope(size: float) -> float:
-    """Return log σ(u)σ(−u) at |u| = size."""
+    """Return log(σ(u) σ(−u)) at |u| = ``size``, which is log |ℓ'(u)| of the sigmoid loss."""
     return -size - 2 * math.log1p(math.exp(-size))
 
 
@@ -274,15 +277,15 @@ def _softplus_scalar(x: float) -> float:
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Exponential(), Correlation(), Sigmoid())}
 """The losses of Assumption A by name."""
 DRAWN_LOSSES = ("logistic", "exponential", "correlation", "sigmoid")
-"""The losses that strategies draw unless they name others. Do not add a new loss here: it would change all drawn
-cases."""
+"""The names of the losses that strategies draw unless they name others. Do not add a new loss to this tuple: that would
+change all drawn cases."""
 
 
 def loss_named(name: str) -> Loss:
-    """Return the loss of a name, also one of :mod:`reference_attention.ill_behaved_losses`, which violate Assumption A.
+    """Return the loss of a name: one of Assumption A, or one of :mod:`.ill_behaved_losses`, which violate Assumption A.
 
     Raises:
-        InvalidInput: for any other name.
+        InvalidInput: no loss has this name.
     """
     try:
         return LOSSES.get(name) or ILL_BEHAVED_LOSSES[name]

@@ -1,6 +1,7 @@
-"""The norms of steepest descent: ‖·‖_q of entries, of singular values (nuclear, spectral), and of blocks of entries.
+"""The norms of steepest descent: ‖·‖_q of the entries, norms of singular values (nuclear, spectral), norms of blocks.
 
-The argument is vec(W) in row-major order. The Frobenius norm is ‖·‖_2 of entries.
+The norms apply to a matrix W given as the vector vec(W), in row-major order. The Frobenius norm is ‖·‖_2 of the
+entries.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from reference_attention.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Schatten:
-    """The norm ‖·‖_q of the singular values of matrices of a given shape.
+    """The norm ‖·‖_q of the singular values of a matrix W, given as vec(W).
 
     Attributes:
-        power: q, 1 or ∞.
-        shape: (d, e), the shape of the W whose vec is measured.
+        power: q: 1 for the nuclear norm, ∞ for the spectral norm.
+        shape: (d, e), the shape of W.
 
     Raises:
         InvalidInput: another power.
@@ -40,18 +41,18 @@ class Schatten:
         return "nuclear" if self.power == 1 else "spectral"
 
     def matrices(self, x: Any) -> Any:
-        """Return vec(W) reshaped to W, (*b, d, e)."""
+        """Return the matrices W, (*b, d, e), of vectors vec(W)."""
         return x.reshape(*x.shape[:-1], *self.shape)
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The largest ‖·‖_2 among blocks of a matrix's entries, or the sum of the blocks' ‖·‖_2.
+    """The norm of a matrix W that is the largest ‖·‖_2 of a block of its entries, or the sum of ‖·‖_2 over all blocks.
 
     Attributes:
-        power: ∞ for the largest, 1 for the sum.
-        kind: ``rows``, ``columns``, or ``first`` for the first entry and all others.
-        shape: (d, e), the shape of the W whose vec is measured.
+        power: ∞ for the largest block, 1 for the sum over blocks.
+        kind: the blocks: ``rows``, ``columns``, or ``first`` for two blocks, the first entry and all others.
+        shape: (d, e), the shape of W, which is given as vec(W).
 
     Raises:
         InvalidInput: another power or kind.
@@ -69,28 +70,28 @@ class Blocks:
             )
 
     def __str__(self) -> str:
-        """Return the name of the norm: largest row, sum of columns, …."""
+        """Return the name of the norm: largest of rows, sum of columns, …."""
         return f"{'sum of' if self.power == 1 else 'largest of'} {KINDS[self.kind]}"
 
     @property
     def members(self) -> Float64[np.ndarray, "k m"]:
-        """Return the matrix whose entry (j, B) is 1 where entry j of vec(W) lies in block B, and 0 elsewhere."""
+        """Return the matrix whose entry (j, b) is 1 if entry j of vec(W) lies in block b, otherwise 0."""
         e, k = self.shape[1], math.prod(self.shape)
         block = {"rows": np.arange(k) // e, "columns": np.arange(k) % e, "first": np.minimum(np.arange(k), 1)}
         block_of_entry = block[self.kind]
         return np.asarray(block_of_entry[:, None] == np.arange(int(block_of_entry.max()) + 1), dtype=np.float64)
 
     def sizes(self, x: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b m"]:
-        """Return ‖·‖_2 of every block, in floats."""
+        """Return ‖·‖_2 of every block of W, given as vec(W), in floats."""
         largest = np.abs(x).max(axis=-1, keepdims=True)
         scaled = x / np.where(largest > 0, largest, 1.0)
         return np.asarray(np.sqrt((scaled * scaled) @ self.members) * largest)
 
 
 KINDS = {"rows": "rows", "columns": "columns", "first": "first entry and rest"}
-"""The kinds of blocks, and their names."""
+"""The kinds of blocks, and the words for them in the names of norms."""
 Norm = float | Schatten | Blocks
-"""The power q of a norm of entries, or a norm of matrices."""
+"""A norm: the power q of the norm ‖·‖_q of entries, or a norm of matrices."""
 
 
 def conjugate(norm: Norm) -> Norm:
@@ -103,12 +104,12 @@ def conjugate(norm: Norm) -> Norm:
 
 
 def conjugate_power(power: float) -> float:
-    """Return the q' with 1/q + 1/q' = 1."""
+    """Return the q' with 1/q + 1/q' = 1, for q = ``power``."""
     return 1.0 if math.isinf(power) else math.inf if power == 1 else power / (power - 1)
 
 
 def length(x: Float64[np.ndarray, "d"], norm: Norm) -> float:
-    """Return ‖x‖, in floats."""
+    """Return ‖x‖ in the given norm, computed in floats."""
     if isinstance(norm, Schatten):
         return float(np.linalg.norm(norm.matrices(x), ord="nuc" if norm.power == 1 else 2))
     if isinstance(norm, Blocks):

@@ -1,8 +1,8 @@
-"""A cautious reader of NumPy's .npz: headers and sizes are checked before arrays are unpacked; nothing is unpickled.
+"""A cautious reader of NumPy's .npz: it checks headers and sizes before it unpacks arrays, and never unpickles.
 
-A file that was truncated, repaired or made by hand may promise arrays larger than memory, give a name twice, or list
-fewer entries than it contains. Such a file is refused as a whole, because an array that is silently missing changes the
-claims that are verified.
+A .npz file is a zip archive with one member per array. A file that was truncated, repaired or made by hand may announce
+arrays larger than memory, give a name twice, or list fewer members than it contains. Such a file is refused as a whole,
+because an array that is silently missing changes what is verified.
 
 References: NumPy, *numpy.lib.format*; PKWARE, *.ZIP File Format Specification*.
 """
@@ -21,18 +21,19 @@ from numpy.lib import format as npy
 from reference_attention.errors import InvalidInput
 
 LARGEST = 2**24
-"""Largest total number of entries of the arrays of a file: 128 MiB of float64, so that the handful of copies that
-checking takes stays below a gigabyte. Exact decisions become infeasible at far smaller sizes."""
+"""Largest total number of entries of all arrays in a file. In float64 they take 128 MiB, so that the few copies that
+checks make stay below a gigabyte. Exact decisions become infeasible at far smaller sizes."""
 LONGEST_DESCRIPTOR = 24
-"""Largest number of bytes between two members of an archive: the length of a data descriptor."""
+"""Largest number of bytes between two members of an archive: the length of a data descriptor, which may follow a
+member."""
 MOST_AXES = 32
 
 Names = Callable[[Collection[str]], None]
-"""A function of the arrays' names that raises if a name cannot be used; called before arrays are unpacked."""
+"""A function that receives the names of all arrays before they are unpacked, and raises if a name cannot be used."""
 
 
 def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
-    """Return the arrays of an open file by name; messages refer to the file by its path.
+    """Return the arrays of an open .npz file by name; ``path`` names the file in messages.
 
     Raises:
         InvalidInput: the file is damaged, pickled or too large, or ``check_names`` refuses it.
@@ -57,9 +58,9 @@ def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the members by the name of their array.
+    """Return the members of the archive by the name of their array.
 
-    Members must follow one another without a gap, so that no member is missing from the directory.
+    Members must follow one another without a gap; otherwise the archive's directory may lack a member.
     """
     members: dict[str, zipfile.ZipInfo] = {}
     end = 0
@@ -79,7 +80,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 
 
 def _end(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """Return the offset at which a member ends: its header of 30 bytes, its name, its extra field and its data."""
+    """Return the offset at which a member ends, after its header of 30 bytes, name, extra field and data."""
     assert archive.fp is not None
     archive.fp.seek(member.header_offset + 26)
     lengths = archive.fp.read(4)
@@ -93,7 +94,7 @@ def _end(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
 
 
 def _header(path: Path, name: str, file: Any, size: int) -> tuple[int, ...]:
-    """Return the shape that the array's header promises, after checking that the member has exactly that size."""
+    """Return the shape in an array's header, after checking that the member's size in bytes fits it exactly."""
     with file:
         shape, kind, length = _read_header(file)
     if kind.hasobject:
@@ -106,7 +107,7 @@ def _header(path: Path, name: str, file: Any, size: int) -> tuple[int, ...]:
 
 
 def _read_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Return the shape, the dtype, and the length of the header."""
+    """Return the shape and the dtype that the header of an open .npy file gives, and the header's length in bytes."""
     version = npy.read_magic(file)
     read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
     shape, _, kind = read(file)

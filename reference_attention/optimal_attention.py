@@ -1,7 +1,8 @@
-"""The best attention under a head h(x) = vᵀx − λ‖x‖² that prefers mixtures: an exact projection on the simplex.
+"""The best softmax weights under a head h(x) = vᵀx − λ‖x‖² that prefers mixtures: an exact projection on the simplex.
 
-On orthonormal tokens h(Xᵀs) = γᵀs − λ‖s‖² with γ = Xv, so the best weights are the projection of γ/(2λ) on the simplex.
-The weights and the multipliers ν_t ≥ 0 of the tokens without weight are rational.
+On orthonormal tokens X, the output at weights s is h(Xᵀs) = γᵀs − λ‖s‖² with the scores γ = Xv. So the best weights are
+the projection of γ/(2λ) on the simplex. They are rational, and so are the multipliers ν_t ≥ 0 of the constraints s_t ≥
+0.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -18,17 +19,18 @@ from jaxtyping import Bool, Int64
 from reference_attention.errors import InvalidInput
 
 Rationals = tuple[tuple[fmpq, ...], ...]
-"""Rational numbers, one for each token of each input."""
+"""Rational numbers, one for each token of each input: n tuples of T numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class OptimalAttention:
-    """The maximiser s⋆ of γᵀs − λ‖s‖² on the simplex, for each input.
+    """The maximiser s⋆ of γᵀs − λ‖s‖² over weights s ≥ 0 with sum 1, for each input; γ are its scores.
 
     Attributes:
-        weights: s⋆, for n inputs of T tokens.
-        multipliers: ν ≥ 0 with ν_t = μ − γ_t + 2λ s⋆_t and ν_t s⋆_t = 0, for n inputs of T tokens.
-        levels: μ, the common value of γ_t − 2λ s⋆_t where s⋆_t > 0, one per input.
+        weights: s⋆, n inputs of T tokens.
+        multipliers: the multipliers ν_t = μ − γ_t + 2λ s⋆_t ≥ 0 of the constraints s_t ≥ 0, with ν_t s⋆_t = 0, n inputs
+            of T tokens.
+        levels: μ, the value of γ_t − 2λ s⋆_t at all tokens with s⋆_t > 0, one per input.
     """
 
     weights: Rationals
@@ -37,20 +39,20 @@ class OptimalAttention:
 
     @property
     def sets(self) -> Bool[np.ndarray, "n T"]:
-        """Return the supports O_i = supp s⋆_i as a mask, shape (n, T)."""
+        """Return a mask of the tokens with positive weight s⋆_t, shape (n, T)."""
         return np.array([[w > 0 for w in row] for row in self.weights], dtype=np.bool_)
 
     @property
     def first(self) -> Int64[np.ndarray, "n"]:
-        """Return the (first) token of largest weight of each input, α_i ∈ O_i, shape (n,)."""
+        """Return for each input the token of largest weight s⋆_t, the first one if several are equal, shape (n,)."""
         return np.array([max(range(len(row)), key=lambda t: (row[t], -t)) for row in self.weights], dtype=np.int64)
 
 
 def optimal_attention(scores: Sequence[Sequence[fmpq]], penalty: fmpq) -> OptimalAttention:
-    """Return the projection of γ_i/(2λ) on the simplex, for each input.
+    """Return the best weights s⋆ of each input, the projection of its γ/(2λ) on the simplex.
 
     Args:
-        scores: γ, for n inputs of T tokens.
+        scores: γ, n inputs of T tokens.
         penalty: λ.
 
     Raises:
@@ -68,9 +70,10 @@ def optimal_attention(scores: Sequence[Sequence[fmpq]], penalty: fmpq) -> Optima
 
 
 def _level(descending: list[fmpq], penalty: fmpq) -> fmpq:
-    """Return μ with Σ_t max(γ_t − μ, 0) = 2λ, from scores in descending order.
+    """Return the μ with Σ_t max(γ_t − μ, 0) = 2λ, from the scores γ of one input in descending order.
 
-    μ equals μ_τ = (Σ_{t≤τ} γ_t − 2λ)/τ, the value for the τ largest scores, where τ is the last index with μ_τ < γ_τ.
+    If the τ largest scores exceed μ, then μ = μ_τ with μ_τ = (Σ_{t≤τ} γ_t − 2λ)/τ. The right τ is the last index with
+    μ_τ < γ_τ.
     """
     total, level = fmpq(0), fmpq(0)
     for tau, score in enumerate(descending, start=1):

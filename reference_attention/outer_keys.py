@@ -1,7 +1,7 @@
-"""Keys vec(x_it z_iᵀ), stored as factors: the keys for which the prompt is vec(W), when W is trained.
+"""Keys vec(x_it z_iᵀ), stored as their factors, tokens x_it and queries z_i: with these keys, a prompt is vec(W).
 
-x_itᵀ W z_i = ⟨vec(x_it z_iᵀ), vec W⟩, so training W is training a prompt of dimension d·e on these keys. The product of
-two floats is in general not a float; every exact decision is therefore made on the factors.
+As x_itᵀ W z_i = ⟨vec(x_it z_iᵀ), vec W⟩, training key-query weights W (d, e) is training a prompt of dimension d·e on
+these keys. The product of two floats is in general not a float; so every exact decision is made on the factors.
 
 References: *Transformers as Support Vector Machines*, (W-ERM).
 """
@@ -18,16 +18,16 @@ from jaxtyping import Float64
 from reference_attention.exact import Dyadic, rational, rational_matrix
 
 SHORT = 53
-"""Total number of mantissa bits of two floats up to which their product is certainly a float."""
+"""Total number of mantissa bits of two floats up to which their product needs no rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class OuterKeys:
-    """The keys vec(x_it z_iᵀ), whose entry a·e + b is the a-th entry of x_it times the b-th entry of z_i.
+    """The keys vec(x_it z_iᵀ), whose entry a·e + b is entry a of x_it times entry b of z_i.
 
     Attributes:
-        tokens: x, shape (n, T, d).
-        queries: z, shape (n, e).
+        tokens: the tokens x_it, shape (n, T, d).
+        queries: the query z_i of each input, shape (n, e).
     """
 
     tokens: Float64[np.ndarray, "n T d"]
@@ -35,22 +35,22 @@ class OuterKeys:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Return (n, T, d·e)."""
+        """Return (n, T, d·e), the shape of the array of keys."""
         n, T, d = self.tokens.shape
         return n, T, d * self.queries.shape[1]
 
     @cached_property
     def floats(self) -> Float64[np.ndarray, "n T k"]:
-        """Return the keys, each entry rounded once."""
+        """Return the keys as an array of floats, each entry rounded once."""
         return _outer(self.tokens, self.queries)
 
     @cached_property
     def short(self) -> bool:
-        """Return whether all factors have so few bits that all their products are floats."""
+        """Return whether tokens and queries have so few bits that no product of two of their entries is rounded."""
         return _bits(self.tokens) + _bits(self.queries) <= SHORT
 
     def scale_by(self, factor: float) -> OuterKeys:
-        """Return the keys times a power of two."""
+        """Return the keys times ``factor``, a power of two."""
         return replace(self, queries=self.queries * factor)
 
     @cached_property
@@ -59,7 +59,7 @@ class OuterKeys:
 
     @property
     def exponent(self) -> int:
-        """Return an exponent such that every entry is an integer multiple of 2^exponent."""
+        """Return an exponent such that every entry of the keys is an integer multiple of 2^exponent."""
         x, z = self._dyadic
         return x.exponent + z.exponent
 
@@ -71,7 +71,7 @@ class OuterKeys:
 
 
 Keys = Float64[np.ndarray, "_ _ _"] | OuterKeys
-"""Keys, given as an array or by their factors."""
+"""Keys, given as an array (n, T, d) or by their factors."""
 
 
 def first_inputs(keys: Keys, m: int) -> Float64[np.ndarray, "m T d"] | OuterKeys:
@@ -92,11 +92,11 @@ def rational_keys(keys: Keys) -> fmpq_mat:
 
 
 def _outer(x: Float64[np.ndarray, "n T d"], z: Float64[np.ndarray, "n e"]) -> Float64[np.ndarray, "n T k"]:
-    """Return vec(x_it z_iᵀ) in floats, (n, T, d·e)."""
+    """Return the keys vec(x_it z_iᵀ) as floats, (n, T, d·e)."""
     n, T, _ = x.shape
     return np.asarray((x[:, :, :, None] * z[:, None, None, :]).reshape(n, T, -1))
 
 
 def _bits(array: Float64[np.ndarray, "..."]) -> int:
-    """Return the number of mantissa bits of the entry that needs most."""
+    """Return the largest number of mantissa bits that an entry needs."""
     return int(np.abs(Dyadic.of(array).mantissas).max()).bit_length()
