@@ -1,9 +1,9 @@
-"""Problems and datasets: the data that the theorems are about, validated once, in this module.
+"""Problems and datasets: the data that the theorems are about, checked once, when the object is made.
 
 With the head v fixed, everything depends only on the keys k_it = W x_it, the scores γ_it = Y_i vᵀ x_it and the loss. A
 :class:`Problem` consists of these three; a :class:`Dataset` consists of tokens, labels, key-query weights and head. The
-Problem of a Dataset is computed with *correctly rounded* products: ties between exact scores stay ties, on every
-machine.
+Problem of a Dataset is computed with *correctly rounded* products, so that exactly equal scores become equal floats, on
+every machine.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1 and Definition 1.
 """
@@ -28,15 +28,16 @@ from reference_attention.losses import loss_named
 from reference_attention.outer_keys import Keys, OuterKeys
 
 LARGEST_MAGNITUDE = 1e140
-"""Entries above this, and non-zero entries below its inverse, are refused: squares would overflow or underflow."""
+"""Largest accepted magnitude of an entry, and inverse of the least one other than 0: beyond, squares over- or
+underflow."""
 
 
 def as_array(name: str, value: Any, expected: str) -> np.ndarray:
-    """Return ``value`` as an array of any dtype.
+    """Return ``value`` (a list, an array or a tensor) as a NumPy array of any dtype.
 
     Raises:
-        InvalidInput: the rows have different lengths, or NumPy cannot read the object; the message names the shape
-            ``expected``.
+        InvalidInput: the rows have different lengths, or NumPy cannot read the object; the message names the array,
+            ``name``, and the shape to give, ``expected``.
     """
     if hasattr(value, "detach"):  # a tensor that requires gradients, or is on another device
         value = value.detach().cpu()
@@ -55,7 +56,7 @@ def refuse_truth_values(name: str, value: Any) -> None:
     """Raise if nested lists, an array or a tensor contain true or false where numbers are expected.
 
     Raises:
-        InvalidInput: a truth value is among the numbers; NumPy would silently convert it to 1 or 0.
+        InvalidInput: a truth value is among the numbers. NumPy would silently convert it to 1 or 0.
     """
     if _holds_truth_values(value):
         raise InvalidInput(f"{name}: true and false are no numbers; write 1 for true and 0 for false.")
@@ -82,14 +83,14 @@ def _holds_truth_values(value: Any) -> bool:
 
 
 def refuse_sequence_first(tokens: Float64[np.ndarray, "n T d"], labels: Any) -> None:
-    """Refuse tokens whose second axis, not the first, has the length of the labels.
+    """Refuse tokens whose axes of inputs and tokens are exchanged, as the number of labels shows.
 
     Args:
-        tokens: X.
-        labels: Y, not checked yet.
+        tokens: the tokens X, which should have the shape (n, T, d).
+        labels: the labels Y, as given by the user.
 
     Raises:
-        InvalidInput: X looks like (T, n, d).
+        InvalidInput: the second axis of X, not the first, has the length of Y, so X has the shape (T, n, d).
     """
     n, tokens_per_input, _ = tokens.shape
     length = next(iter(getattr(labels, "shape", ())), None) if not isinstance(labels, list | tuple) else len(labels)
@@ -101,7 +102,7 @@ def refuse_sequence_first(tokens: Float64[np.ndarray, "n T d"], labels: Any) -> 
 
 
 def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
-    """Return ``value`` as a read-only float64 array of the given shape (letters stand for any length), or refuse it.
+    """Return ``value`` as a read-only float64 array of the given shape, where letters stand for any length.
 
     Lists, arrays and torch tensors (detached and moved to the CPU) are accepted; torch is not imported for this.
 
@@ -145,7 +146,7 @@ def checked_loss(loss: Any) -> Loss:
     """Return the loss that is given as an object or by its name.
 
     Raises:
-        InvalidInput: ``loss`` is neither a loss nor the name of one.
+        InvalidInput: ``loss`` is neither a :class:`Loss` nor the name of a loss.
     """
     return loss if isinstance(loss, Loss) else loss_named(loss)
 
@@ -155,13 +156,14 @@ class Problem:
     """Keys, scores and loss: L(p) = (1/n) Σ_i ℓ(γ_iᵀ softmax(K_i p)).
 
     Args:
-        keys: K, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy; or the factors
-            of keys vec(x zᵀ).
-        scores: γ, shape (n, T); converted in the same way.
+        keys: K, shape (n, T, d): a list, an array or a torch tensor, of which a read-only float64 copy is kept; or
+            :class:`OuterKeys`, the factors of keys vec(x zᵀ).
+        scores: γ, shape (n, T), converted like the keys.
         loss: a :class:`Loss` or its name.
 
     Raises:
-        InvalidInput: NaN or infinite entries; unsuitable shapes; T = 1 (nothing to select); an unknown loss.
+        InvalidInput: an entry is NaN or infinite, shapes do not fit together, T = 1 (there is nothing to select), or
+            the loss is unknown.
 
     >>> from theorems import Problem
     >>> problem = Problem(keys=[[[1, 0], [0, 1], [0, 0]]], scores=[[1, 0.5, 0]])
@@ -180,7 +182,7 @@ class Problem:
     factors: OuterKeys | None = field(init=False, repr=False)
 
     def __init__(self, keys: ArrayLike | OuterKeys, scores: ArrayLike, loss: Loss | str = "logistic") -> None:
-        """Check the arrays and the loss, and keep factors of keys only if a product may have been rounded."""
+        """Check and store the arrays and the loss; keep the factors of keys if their products may have been rounded."""
         factors = keys if isinstance(keys, OuterKeys) and not keys.short else None
         floats = checked_array("keys", keys.floats if isinstance(keys, OuterKeys) else keys, ("n", "T", "d"))
         n, tokens, _ = floats.shape
@@ -208,37 +210,38 @@ class Problem:
 
     @property
     def exact_keys(self) -> Keys:
-        """Return the keys for exact decisions: as factors if factors were given and a product was rounded."""
+        """Return the keys for exact decisions: their factors if factors were given whose products may be rounded."""
         return self.keys if self.factors is None else self.factors
 
     @cached_property
     def optimal(self) -> Int64[np.ndarray, "n"]:
-        """Return opt_i, the (first) token of highest score of each input, shape (n,); exact, since scores are given."""
+        """Return opt_i, the token of highest score of each input, the first one if several are equal, shape (n,)."""
         return np.argmax(self.scores, axis=1).astype(np.int64)
 
     def selection_at(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "n"]:
-        """Return the (first) token of largest softmax weight of each input at the prompt p, shape (n,)."""
+        """Return the (first) token of largest softmax weight of each input at the prompt p, as indices, shape (n,)."""
         return np.argmax(self.keys @ p, axis=1).astype(np.int64)
 
     selected_by = FormerName("selection_at")
 
     @cached_property
     def score_range(self) -> tuple[float, float]:
-        """Return the interval [min γ, max γ], which contains every γ_iᵀ s."""
+        """Return min γ and max γ, between which every output γ_iᵀ s_i lies, whatever the softmax weights s_i are."""
         return float(self.scores.min()), float(self.scores.max())
 
     @cached_property
     def key_scale(self) -> float:
-        """Return the largest power of two that is at most max |entry| of the keys (1 when all keys are zero)."""
+        """Return the largest power of two that is at most the largest |entry| of the keys; 1 if all keys are zero."""
         largest = float(np.abs(self.keys).max())
         return 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
 
     @cached_property
     def log_smoothness(self) -> float:
-        """Return log L_p, where L_p is a Lipschitz constant of ∇L from keys and scores (−inf when ∇L = 0 throughout).
+        """Return log L_p, where ∇L is L_p-Lipschitz, from keys and scores; −inf if ∇L = 0 everywhere.
 
-        L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²). Because ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖, L_p is
-        never larger than the constant of Lemma 6. So Lemma 6 holds if ∇L is L_p-Lipschitz.
+        L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²), where M0 is the Lipschitz constant of ℓ' and M1 the
+        largest |ℓ'| on [min γ, max γ], and ‖K_i‖ is the spectral norm. Because ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖,
+        L_p is never larger than the constant of Lemma 6, so it implies this lemma.
         """
         key_norms = np.linalg.norm(self.keys, ord=2, axis=(1, 2))
         score_norms = np.linalg.norm(self.scores, axis=1)
@@ -249,29 +252,30 @@ class Problem:
         return float(np.logaddexp.reduce(np.concatenate([curved, steep])) - math.log(self.n))
 
     def gaps(self, alpha: Int64[np.ndarray, "n"] | None = None) -> Float64[np.ndarray, "n T"]:
-        """Return γ_iα_i − γ_it, shape (n, T); α defaults to the optimal tokens."""
+        """Return the score gaps γ_iα_i − γ_it, shape (n, T), where α are the optimal tokens unless others are given."""
         chosen = self.optimal if alpha is None else alpha
         return np.take_along_axis(self.scores, chosen[:, None], axis=1) - self.scores
 
     def with_keys_scaled(self, factor: float) -> Problem:
-        """Return the problem with all keys times ``factor``; exact when the factor is a power of two."""
+        """Return the problem with all keys multiplied by ``factor``; nothing is rounded if it is a power of two."""
         keys = self.keys * factor if self.factors is None else self.factors.scale_by(factor)
         return Problem(keys, self.scores, self.loss)
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Dataset:
-    """Tokens, labels, head and key-query weights, as in (ERM).
+    """Tokens, labels, head and key-query weights, as in the paper's problem (ERM).
 
     Args:
-        X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
-        Y: labels ±1, shape (n,); all arrays are converted in the same way.
+        X: tokens, shape (n, T, d): a list, an array or a torch tensor, of which a read-only float64 copy is kept.
+        Y: labels ±1, shape (n,); this and the other arrays are converted like X.
         v: head, shape (d,).
         W: key-query weights, shape (d', d); the identity when omitted.
         loss: a :class:`Loss` or its name.
 
     Raises:
-        InvalidInput: NaN or infinite entries; unsuitable shapes; T = 1; labels other than ±1; an unknown loss.
+        InvalidInput: an entry is NaN or infinite, shapes do not fit together, T = 1 (there is nothing to select), a
+            label is not ±1, or the loss is unknown.
 
     >>> from theorems import Dataset
     >>> dataset = Dataset(X=[[[1, 2], [3, 4]]], Y=[-1], v=[1, 0])
@@ -291,7 +295,7 @@ class Dataset:
     def __init__(
         self, X: ArrayLike, Y: ArrayLike, v: ArrayLike, W: ArrayLike | None = None, loss: Loss | str = "logistic"
     ) -> None:
-        """Check that arrays are finite and fit together, and that labels are ±1; store the arrays and the loss."""
+        """Check that the arrays are finite and fit together and that labels are ±1; store them and the loss."""
         tokens = checked_array("X", X, ("n", "T", "d"))
         n, T, d = tokens.shape
         if T < 2:
@@ -315,7 +319,7 @@ class Dataset:
 
     @property
     def signed_tokens(self) -> Float64[np.ndarray, "n T d"]:
-        """Return z_it = Y_i x_it, shape (n, T, d)."""
+        """Return the tokens times the labels of their inputs, z_it = Y_i x_it, shape (n, T, d)."""
         return np.asarray(self.Y[:, None, None] * self.X)
 
     @cached_property
@@ -329,7 +333,11 @@ class Dataset:
 
     @cached_property
     def log_smoothness(self) -> float:
-        """Return log L_p of Lemma 6, L_p = (1/n) Σ_i (M0‖v‖²‖W‖²‖X_i‖⁴ + 3 M1‖v‖‖W‖²‖X_i‖³), with spectral norms."""
+        """Return log L_p, where L_p is the Lipschitz constant of ∇L in Lemma 6.
+
+        L_p = (1/n) Σ_i (M0‖v‖²‖W‖²‖X_i‖⁴ + 3 M1‖v‖‖W‖²‖X_i‖³) with spectral norms, where M0 is the Lipschitz constant
+        of ℓ' and M1 the largest |ℓ'| between the least and the largest score.
+        """
         low, high = self.problem.score_range
         with np.errstate(divide="ignore"):
             x = np.log(np.linalg.norm(self.X, ord=2, axis=(1, 2)))
@@ -341,9 +349,10 @@ class Dataset:
 
     @classmethod
     def realising(cls, problem: Problem) -> Dataset:
-        """Return a dataset whose problem is ``problem``: a token is its key followed by its score; v = (0, …, 0, 1).
+        """Return a dataset whose problem is ``problem``: each token is its key and its score, and v = (0, …, 0, 1).
 
-        The paper's Figure 1 is built in this way (W is the projection off the last axis, all labels are +1).
+        W drops the last entry of a token, and all labels are +1. The data of the paper's Figure 1 are built in this
+        way.
         """
         X = np.concatenate([problem.keys, problem.scores[:, :, None]], axis=2)
         d = problem.d
@@ -351,7 +360,7 @@ class Dataset:
 
 
 def log_smoothness(problem: Problem) -> float:
-    """Return log L_p of Lemma 6, computed from keys and scores."""
+    """Return log L_p, where L_p is the Lipschitz constant of ∇L that :attr:`Problem.log_smoothness` computes."""
     return problem.log_smoothness
 
 
@@ -359,5 +368,5 @@ KeysAndScores = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"]]
 
 
 def keys_and_scores(data: Dataset) -> KeysAndScores:
-    """Return keys X_i Wᵀ, (n, T, d), and scores Y_i X_i v, (n, T), each entry the exact product rounded once."""
+    """Return the keys X_i Wᵀ, (n, T, d), and scores Y_i X_i v, (n, T), each entry the exact product rounded once."""
     return data.problem.keys, data.problem.scores

@@ -1,4 +1,4 @@
-"""Tokens with a query per input: attention softmax(X_i W z_i), in which the key-query weights W are trained.
+"""Tokens with a query z_i per input: softmax weights are softmax(X_i W z_i), and the key-query weights W are trained.
 
 References: *Transformers as Support Vector Machines*, (W-ERM).
 """
@@ -20,18 +20,19 @@ from reference_attention.problem import Dataset, KeysAndScores, Problem, checked
 
 @dataclass(frozen=True, eq=False, init=False)
 class QueryDataset:
-    """Tokens, a query per input, labels and head: L(W) = (1/n) Σ_i ℓ(Y_i vᵀ X_iᵀ softmax(X_i W z_i)).
+    """Tokens, a query z_i per input, labels and head: L(W) = (1/n) Σ_i ℓ(Y_i vᵀ X_iᵀ softmax(X_i W z_i)).
 
     Args:
-        X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
-        queries: z, shape (n, e), converted like X: any vectors for cross-attention; for self-attention one of the
-            tokens, e.g. ``X[:, 0]``.
+        X: tokens, shape (n, T, d): a list, an array or a torch tensor, of which a read-only float64 copy is kept.
+        queries: the query z_i of each input, shape (n, e): any vectors for cross-attention; for self-attention one of
+            the tokens, for example ``X[:, 0]``.
         Y: labels ±1, shape (n,).
         v: head, shape (d,).
         loss: a :class:`Loss` or its name.
 
     Raises:
-        InvalidInput: NaN or infinite entries; unsuitable shapes; T = 1; labels other than ±1; an unknown loss.
+        InvalidInput: an entry is NaN or infinite, shapes do not fit together, T = 1 (there is nothing to select), a
+            label is not ±1, or the loss is unknown.
 
     >>> from theorems import QueryDataset
     >>> data = QueryDataset(X=[[[1, 2], [3, 4]]], queries=[[1, 0.5]], Y=[1], v=[1, 0])
@@ -51,7 +52,7 @@ class QueryDataset:
     def __init__(
         self, X: ArrayLike, queries: ArrayLike, Y: ArrayLike, v: ArrayLike, loss: Loss | str = "logistic"
     ) -> None:
-        """Check tokens, labels and head as :class:`Dataset` does, and that there is a query per input."""
+        """Check tokens, labels and head as :class:`Dataset` does, and that each input has a query; store them."""
         dataset = Dataset(X, Y, v, None, loss)
         for name in ("X", "Y", "v", "loss"):
             object.__setattr__(self, name, getattr(dataset, name))
@@ -64,27 +65,27 @@ class QueryDataset:
 
     @property
     def keys(self) -> OuterKeys:
-        """Return the keys vec(x_it z_iᵀ), by their factors."""
+        """Return the keys vec(x_it z_iᵀ), given by their factors, tokens and queries."""
         return OuterKeys(self.X, self.queries)
 
     @cached_property
     def problem(self) -> Problem:
         """Return the problem with keys vec(x_it z_iᵀ) and scores Y_i X_i v, whose prompt is vec(W).
 
-        Each entry is the exact product rounded once.
+        Each entry of keys and scores is the exact product, rounded once.
         """
         n, T, d = self.X.shape
         scores = self.Y[:, None] * rounded_product(self.X.reshape(n * T, d), self.v[:, None]).reshape(n, T)
         return Problem(self.keys, scores, self.loss)
 
     def with_queries_scaled(self, factor: float) -> QueryDataset:
-        """Return the data with all queries times ``factor``; exact for powers of two.
+        """Return the data with all queries multiplied by ``factor``; nothing is rounded if it is a power of two.
 
-        With the new data W/factor gives the logits that W gives with the old data.
+        On the new data, W/``factor`` gives the logits that W gives on these data.
         """
         return replace(self, queries=self.queries * factor)
 
 
 def outer_keys_and_scores(data: QueryDataset) -> KeysAndScores:
-    """Return keys vec(x_it z_iᵀ), (n, T, d·e), and scores Y_i X_i v, (n, T), the exact products rounded once."""
+    """Return keys vec(x_it z_iᵀ), (n, T, d·e), and scores Y_i X_i v, (n, T), exact products rounded once."""
     return data.problem.keys, data.problem.scores

@@ -1,10 +1,12 @@
 """Risk and gradient of softmax attention, without cancellation, on NumPy arrays and torch tensors alike.
 
-Naive float64 is not merely imprecise here: once the softmax saturates, ``γ − γᵀs`` cancels and gradient descent turns
-into a different basin. All formulas are therefore written in differences to the currently selected token and in
-logarithms, so that norms of 1e6 (softmax weights of e^{−10⁶}) are routine.
+A direct formula in float64 is not merely imprecise: once the softmax saturates, γ − γᵀs cancels, and gradient descent
+goes to another limit. All formulas are therefore written in differences to the selected token (the token of largest
+logit at p) and in logarithms, so that prompts of norm 1e6 (softmax weights of e^{−10⁶}) are routine.
 
-Shapes: leading batch axes ``*b`` broadcast; keys (*b, n, T, d), scores (*b, n, T), p (*b, d).
+Shapes: keys (*b, n, T, d), scores (*b, n, T), p (*b, d), where the leading batch axes ``*b`` broadcast. Indices of
+inputs are left out where a formula holds for each input: k_t, γ_t and s_t are the key, the score and the softmax weight
+of token t.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ERM), Lemma 3.
 """
@@ -23,7 +25,7 @@ from reference_attention.span import is_thin
 
 
 class _NumPy:
-    """NumPy's functions without their wrappers, whose overhead dominates on small arrays; the results are the same."""
+    """NumPy's functions without their Python wrappers, which take most of the time on small arrays."""
 
     abs, exp, log, sign, sqrt, matmul, any = np.abs, np.exp, np.log, np.sign, np.sqrt, np.matmul, np.any
     where, mean, broadcast_to, take_along_axis = np.where, np.mean, np.broadcast_to, np.take_along_axis
@@ -51,13 +53,13 @@ def _namespace(*arrays: Array) -> Any:
 
 
 MISSED = 1.0
-"""Difference of logits by which another token must exceed the selected token to replace it; raw logits with a large
-common offset are inexact, so the selection by raw logits may be wrong."""
+"""Difference of logits by which another token must exceed the selected token to replace it. The selection by raw logits
+may be wrong, because raw logits with a large common offset are inexact."""
 
 
 @dataclass(frozen=True)
 class ScaledGradient:
-    """The gradient as ∇L = e^{log_scale} · direction, with ``direction`` of order one wherever ∇L is not zero.
+    """The gradient ∇L = e^{log_scale} · direction, where ``direction`` is of order one unless ∇L is zero.
 
     Attributes:
         log_scale: shape (*b,); −inf where the gradient is exactly zero.
@@ -76,12 +78,12 @@ class ScaledGradient:
 
 @dataclass(frozen=True)
 class Selection:
-    """The softmax weights relative to the currently selected token (the one of largest logit).
+    """The softmax weights at a prompt, and the token that it selects, the one of largest logit.
 
     Attributes:
-        token: (*b, n) integer, the selected token.
-        rows: k_t − k_selected, which may be stored once and shared by all points.
-        log_weights: log s_t, (*b, n, T).
+        token: the index of the selected token, (*b, n).
+        rows: the differences k_t − k_selected, in a form that points with the same keys may share.
+        log_weights: the logarithms of the softmax weights, (*b, n, T).
     """
 
     token: Array
@@ -95,14 +97,14 @@ class Selection:
 
 
 def select(keys: Array, p: Array) -> Selection:
-    """Return the softmax weights of K p in logarithms; logits are differences to the selected token, never raw."""
+    """Return the selected tokens and log softmax(K p), computed from the logits minus that of the selected token."""
     xp = _namespace(keys, p)
     token = xp.argmax(_logits(xp, keys, p), axis=-1)
     rows = _Pairs(keys) if _pays(xp, keys, p) else _Rows(xp, keys)
     relative = rows.dot(token, p)
     top = xp.max(relative, axis=-1, keepdims=True)
     if bool(xp.any(top > MISSED)):
-        # The selection by raw logits was wrong because of cancellation: select by the differences instead.
+        # The selection by raw logits was wrong because of cancellation: select by the differences of logits instead.
         token = xp.argmax(relative, axis=-1)
         relative = rows.dot(token, p)
         top = xp.max(relative, axis=-1, keepdims=True)
@@ -112,7 +114,7 @@ def select(keys: Array, p: Array) -> Selection:
 
 
 class _Rows:
-    """Differences of keys to the keys of the tokens that each point selects, (*b, n, T, d)."""
+    """The differences k_t − k_token of keys to those of the tokens that each point selects, computed for each point."""
 
     def __init__(self, xp: Any, keys: Array) -> None:
         self._xp, self._keys = xp, keys
@@ -126,7 +128,7 @@ class _Rows:
         return self._differences
 
     def _relative_to(self, token: Array) -> Array:
-        """Return k_t − k_token for every selection, (*b, n, T, d)."""
+        """Return k_t − k_token, (*b, n, T, d), without looking for a stored result."""
         xp, keys = self._xp, self._keys
         if xp is _NumPy and keys.ndim == 3:
             return np.asarray(keys - keys[np.arange(len(keys)), token][..., None, :])
@@ -144,7 +146,7 @@ class _Rows:
         return _dot(self._xp, differences, differences)
 
     def combine(self, token: Array, coefficients: Array) -> Array:
-        """Return Σ c_it (k_it − k_i,token), (*b, d), of coefficients (*b, n, T)."""
+        """Return Σ_it c_it (k_it − k_i,token), (*b, d), for the coefficients c, (*b, n, T)."""
         xp, leading = self._xp, coefficients.shape[:-2]
         flat = xp.reshape(coefficients, (*leading, 1, -1))
         rows = xp.reshape(self.of(token), (*leading, -1, self._keys.shape[-1]))
@@ -152,9 +154,9 @@ class _Rows:
 
 
 class _Pairs:
-    """Differences of all pairs of keys of each input, shared by all points, to save memory in a large space.
+    """The differences of all pairs of keys of each input, computed once for all points; this saves memory for large d.
 
-    Entry (i, u, t) is the row k_it − k_iu.
+    The array has the entry k_it − k_iu at (i, u, t). The methods are those of :class:`_Rows`.
     """
 
     def __init__(self, keys: Array) -> None:
@@ -177,14 +179,14 @@ class _Pairs:
         return np.asarray(np.vecdot(self._flat, self._flat).reshape(self._shape)[self._each, token])
 
     def combine(self, token: Array, coefficients: Array) -> Array:
-        """Return Σ c_it (k_it − k_i,token), (*b, d), of coefficients (*b, n, T)."""
+        """Return Σ_it c_it (k_it − k_i,token), (*b, d), for the coefficients c, (*b, n, T)."""
         placed = np.zeros((*token.shape[:-1], *self._shape))
         np.put_along_axis(placed, token[..., None, None], coefficients[..., None, :], axis=-2)
         return np.asarray(placed.reshape(*token.shape[:-1], -1) @ self._flat)
 
 
 def _pays(xp: Any, keys: Array, p: Array) -> bool:
-    """Return whether :class:`_Pairs` saves memory: the space is large, and there are more points than tokens."""
+    """Return whether :class:`_Pairs` saves memory: d is large, and there are more points than tokens per input."""
     if xp is not _NumPy or keys.ndim != 3:
         return False
     n, tokens, d = keys.shape
@@ -192,13 +194,13 @@ def _pays(xp: Any, keys: Array, p: Array) -> bool:
 
 
 def _of_tokens(xp: Any, scores: Array, token: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return the scores and the score of a given token of each input, (*b, n, 1).
+    """Return the scores, and for each input the score of the given token, (*b, n, 1).
 
     Args:
         xp: the array namespace.
         scores: (*b, n, T), or an array that broadcasts to it.
-        token: (*b, n) integer.
-        shape: (*b, n, T).
+        token: the index of a token of each input, (*b, n).
+        shape: the shape (*b, n, T) to which scores and tokens are broadcast.
     """
     if xp is _NumPy and scores.ndim == 2:
         return scores, scores[np.arange(len(scores)), token][..., None]
@@ -220,7 +222,7 @@ def _log(xp: Any, x: Array) -> Array:
 
 
 def _dot(xp: Any, a: Array, b: Array) -> Array:
-    """Return Σ a b over the last axis."""
+    """Return the inner products of a and b along the last axis."""
     return np.vecdot(a, b) if xp is _NumPy else xp.einsum("...d,...d->...", a, b)
 
 
@@ -239,7 +241,7 @@ def softmax_weights(keys: Array, p: Array) -> Array:
 
 
 def predictions(keys: Array, scores: Array, p: Array) -> Array:
-    """Return γ_iᵀ s_i, computed as γ_selected + Σ s_t (γ_t − γ_selected), shape (*b, n)."""
+    """Return the outputs γ_iᵀ s_i, computed as γ_selected + Σ_t s_t (γ_t − γ_selected), shape (*b, n)."""
     xp = _namespace(keys, scores, p)
     chosen = select(keys, p)
     scores, best = _of_tokens(xp, scores, chosen.token, chosen.log_weights.shape)
@@ -255,17 +257,18 @@ def risk(keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
 def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
     """Return ∇L(p) = (1/n) Σ_i ℓ'(γ_iᵀ s_i) Σ_t s_it (γ_it − γ_iᵀ s_i) k_it, as a log scale and a direction.
 
-    Let δ denote the difference to the selected token. Then γ_t − γᵀs = δγ_t − E[δγ], and the sum over k_t is a sum over
-    δk_t, to which the selected token contributes nothing: nothing cancels when the softmax saturates. The largest term
-    |ℓ'| s_t |γ_t − γᵀs| ‖δk_t‖ is factored out as e^{log_scale}; duplicates of the selected token (δk = 0) do not
-    count. Where ∇L vanishes term by term, log_scale is −inf and direction zero.
+    Let δ denote differences to the selected token, as in δk_t = k_t − k_selected, and E[δγ] = Σ_t s_t δγ_t. Then γ_t −
+    γᵀs = δγ_t − E[δγ], and k_t may be replaced by δk_t, so that the selected token contributes nothing and nothing
+    cancels when the softmax saturates. The largest term |ℓ'| s_t |γ_t − γᵀs| ‖δk_t‖/n is factored out as e^{log_scale};
+    terms with δk_t = 0 do not count. If all terms are zero, log_scale is −inf and the direction zero.
     """
     xp = _namespace(keys, scores, p)
     chosen = select(keys, p)
     scores, best = _of_tokens(xp, scores, chosen.token, chosen.log_weights.shape)
     differences = scores - best
     mean = xp.sum(xp.exp(chosen.log_weights) * differences, axis=-1, keepdims=True)
-    # Where a token scores as much as the selected one, γ_t − γᵀs = −E[δγ], which may underflow; its logarithm does not.
+    # Where a token scores as much as the selected token, γ_t − γᵀs = −E[δγ], which may underflow; its logarithm does
+    # not.
     mean_sign, log_mean = signed_logsumexp(xp.sign(differences), chosen.log_weights + _log(xp, xp.abs(differences)))
     ties = differences == 0
     centred = xp.where(ties, -mean_sign[..., None], differences - mean)
@@ -283,17 +286,17 @@ def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledG
 
 
 def log_excess_risk(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
-    """Return sign and logarithm of L(p) − L_α, L_α = (1/n) Σ_i ℓ(γ_iα_i) the risk of selecting α exactly.
+    """Return sign and logarithm of L(p) − L_α, where L_α = (1/n) Σ_i ℓ(γ_iα_i) is the risk if all weight is on α.
 
     Args:
-        keys: (*b, n, T, d).
+        keys: K, (*b, n, T, d).
         scores: γ, (*b, n, T).
         loss: ℓ.
-        p: (*b, d).
-        alpha: chosen tokens, (*b, n) integer.
+        p: the prompts, (*b, d).
+        alpha: the index α_i of a token of each input, (*b, n).
 
     Returns:
-        ``(sign, log |L(p) − L_α|)``, each of shape (*b,); exact to rounding where L(p) − L_α underflows.
+        ``(sign, log |L(p) − L_α|)``, each of shape (*b,); exact to rounding even where L(p) − L_α underflows.
     """
     xp = _namespace(keys, scores, p)
     chosen = select(keys, p)

@@ -1,9 +1,9 @@
-"""Tokens with several queries per input, each of which sees some of the tokens: sequence outputs, causal attention.
+"""Tokens with several queries per input, each of which sees some tokens only: sequence outputs, causal attention.
 
-Each pair (i, k) of an input and a query is an input of its own, with the keys x_it z_ikᵀ of the tokens t that it sees.
-The number of these tokens differs from pair to pair (k + 1 under a causal mask). A missing token cannot be replaced by
-a copy of another token, because a copy takes weight. So the pairs are grouped by the number of tokens that they see,
-and each group is a problem.
+Each pair (i, k) of an input and a query z_ik is treated as an input of its own, with the keys vec(x_it z_ikᵀ) of the
+tokens t that the query sees. The number of these tokens differs from pair to pair (it is k + 1 under a causal mask). A
+token that is not seen cannot be replaced by a copy of another token, because the copy takes softmax weight. So the
+pairs are grouped by the number of tokens that they see, and each group is a problem.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
@@ -27,13 +27,13 @@ from reference_attention.problem import Dataset, Problem, as_array, checked_arra
 
 @dataclass(frozen=True, eq=False)
 class SequencePart:
-    """The pairs (i, k) that see the same number of tokens, as inputs of a problem.
+    """The pairs (i, k) of an input and a query that see the same number T' of tokens, as the m inputs of a problem.
 
     Attributes:
-        problem: keys vec(x_it z_ikᵀ) and scores Y_ik vᵀx_it of the tokens seen; a prompt is vec(W).
+        problem: the problem with keys vec(x_it z_ikᵀ) and scores Y_ik vᵀx_it of the tokens seen; its prompt is vec(W).
         pairs: the pair (i, k) of each input of the problem, shape (m, 2).
         tokens: the indices in X_i of the tokens of each input, shape (m, T').
-        total: the number of all pairs of the dataset, n·L, by which its risk is divided.
+        total: the number n·L of all pairs of the dataset, by which the risk of the dataset is divided.
     """
 
     problem: Problem
@@ -43,33 +43,35 @@ class SequencePart:
 
     @property
     def share(self) -> float:
-        """Return the share of the pairs of this part among all pairs.
+        """Return the number of this part's pairs divided by the number of all pairs of the dataset.
 
-        L = Σ share · L_part + a constant from the pairs that see a single token.
+        The risk of the dataset is the sum over parts of share times the part's risk, plus a constant from the pairs
+        that see a single token.
         """
         return self.problem.n / self.total
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class SequenceDataset:
-    """Tokens, several queries per input, labels and head.
+    """Tokens, L queries per input, a label for each query, and a head.
 
-    L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), where the softmax is over the tokens that query k of
+    The risk is (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), where the softmax is over the tokens that query k of
     input i sees.
 
     Args:
-        X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
-        queries: z, shape (n, L, e), converted like X; for self-attention the tokens, ``queries=X``.
+        X: tokens, shape (n, T, d): a list, an array or a torch tensor, of which a read-only float64 copy is kept.
+        queries: the queries z_ik, shape (n, L, e); for self-attention the tokens, ``queries=X``.
         Y: labels ±1, shape (n, L).
         v: head, shape (d,).
         loss: a :class:`Loss` or its name.
-        mask: whether query k of input i sees token t, booleans of shape (n, L, T); all True when omitted.
-        causal: whether query k sees the tokens 0 … k only; replaces a mask and needs L = T.
-        values: vᵀx_it, shape (n, T), if they are given in place of the head, which is then zero.
+        mask: whether query k of input i sees token t, booleans of shape (n, L, T); by default every query sees all
+            tokens.
+        causal: whether query k sees only the tokens 0 … k; it cannot be combined with a mask, and needs L = T.
+        values: the products vᵀx_it, shape (n, T), if they are given in place of the head, which is then not used.
 
     Raises:
-        InvalidInput: NaN or infinite entries; unsuitable shapes; labels other than ±1; an unknown loss; a query that
-            sees no token; data in which no query sees two tokens.
+        InvalidInput: an entry is NaN or infinite, shapes do not fit together, a label is not ±1, the loss is unknown, a
+            query sees no token, or no query sees two tokens.
 
     >>> from theorems import SequenceDataset
     >>> X = [[[1, 2], [3, 4], [5, 7]]]
@@ -98,7 +100,7 @@ class SequenceDataset:
         causal: bool = False,
         values: ArrayLike | None = None,
     ) -> None:
-        """Check tokens and head as :class:`Dataset` does, then queries, their labels, the mask and the values."""
+        """Check tokens and head as :class:`Dataset` does, then queries, labels, mask and values, and store them."""
         dataset = Dataset(X, np.ones(len(checked_array("X", X, ("n", "T", "d")))), v, None, loss)
         n, T, _ = dataset.X.shape
         z = checked_array("queries", queries, (n, "L", "e"))
@@ -120,12 +122,12 @@ class SequenceDataset:
 
     @property
     def trains_prompt(self) -> bool:
-        """Return whether all queries equal the number 1, so that W is a prompt p and tokens are keys."""
+        """Return whether all queries equal the number 1 (e = 1), so that W is a prompt p, and keys are tokens."""
         return bool(self.queries.shape[2] == 1 and (self.queries == 1).all())
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Return the numbers of tokens that queries see, each once, in increasing order."""
+        """Return the different numbers of tokens that queries see, in increasing order."""
         return tuple(np.unique(self.mask.sum(axis=2)).tolist())
 
     @property
@@ -135,7 +137,7 @@ class SequenceDataset:
 
     @cached_property
     def parts(self) -> tuple[SequencePart, ...]:
-        """Return the problems of the pairs that see two tokens or more, by increasing number of tokens."""
+        """Return the groups of pairs that see equally many tokens, two or more, by increasing number of tokens."""
         visible_counts = self.mask.sum(axis=2)
         return tuple(
             self.part(np.argwhere(visible_counts == count))
@@ -144,14 +146,14 @@ class SequenceDataset:
 
     @cached_property
     def _values(self) -> Float64[np.ndarray, "n T"]:
-        """Return vᵀx_it, as given or each the exact product rounded once, shape (n, T)."""
+        """Return vᵀx_it, shape (n, T): the given values, or the exact products, each rounded once."""
         if self.values is not None:
             return self.values
         n, T, d = self.X.shape
         return rounded_product(self.X.reshape(n * T, d), self.v[:, None]).reshape(n, T)
 
     def part(self, pairs: Int64[np.ndarray, "m 2"]) -> SequencePart:
-        """Return the problem of the given pairs (i, k), in that order; they must see the same number of tokens."""
+        """Return the problem whose inputs are the given pairs (i, k), which must see the same number of tokens."""
         pairs = np.asarray(pairs, dtype=np.int64)
         i, k = pairs.T
         tokens = np.nonzero(self.mask[i, k])[1].reshape(len(pairs), -1).astype(np.int64)
@@ -165,15 +167,15 @@ class SequenceDataset:
         return self.parts[-1].problem
 
     def with_queries_scaled(self, factor: float) -> SequenceDataset:
-        """Return the data with all queries times ``factor``; exact for powers of two.
+        """Return the data with all queries multiplied by ``factor``; nothing is rounded if it is a power of two.
 
-        With the new data W/factor gives the logits that W gives with the old data.
+        On the new data, W/``factor`` gives the logits that W gives on these data.
         """
         return replace(self, queries=self.queries * factor)
 
 
 def _checked_mask(mask: Any, causal: bool, shape: tuple[int, int, int]) -> Bool[np.ndarray, "n L T"]:
-    """Return the read-only mask of the tokens that each query sees."""
+    """Return a read-only mask of the tokens that each query sees, from the arguments of :class:`SequenceDataset`."""
     _, length, tokens = shape
     if causal and mask is not None:
         raise InvalidInput("mask: causal=True is a mask already; give either mask or causal.")

@@ -1,4 +1,4 @@
-"""The risk over several queries per input, summed over groups of queries that see equally many tokens.
+"""The excess risk of data with several queries per input, summed over groups of queries that see equally many tokens.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
@@ -15,14 +15,14 @@ from reference_attention.loss import Array, Loss
 from reference_attention.sequence_dataset import SequenceDataset, SequencePart
 
 LogExcess = Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]]
-"""A function (keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α."""
+"""A function (keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α, as :func:`.risk.log_excess_risk` is."""
 
 
 def sequence_parts(data: SequenceDataset) -> Sequence[SequencePart]:
-    """Return the problems of the pairs (i, k), grouped by the number of tokens that a pair sees.
+    """Return the problems of the pairs (i, k) of input and query, grouped by the number of tokens that a pair sees.
 
-    Another implementation may return the parts, and the pairs within a part, in any order, and may return several parts
-    with the same number of tokens.
+    A replacement of this function may return the parts, and the pairs within a part, in any order, and may return
+    several parts with the same number of tokens.
     """
     return data.parts
 
@@ -30,12 +30,12 @@ def sequence_parts(data: SequenceDataset) -> Sequence[SequencePart]:
 def sequence_excess(
     parts: Sequence[SequencePart], p: Float64[np.ndarray, "*b d"], log_excess: LogExcess = risk.log_excess_risk
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """Return sign and logarithm of L(W) − L_⋆ at p = vec(W), L_⋆ the risk of selecting the optimal tokens exactly.
+    """Return sign and logarithm of L(W) − L_⋆, where L_⋆ is the risk if all weight is on the optimal tokens.
 
     Args:
-        parts: the problems of the pairs, by number of tokens.
+        parts: the problems of the pairs of input and query, grouped by the number of tokens seen.
         p: vec(W), shape (*b, d).
-        log_excess: the function that returns sign and logarithm of the excess of a single problem.
+        log_excess: the function that returns sign and logarithm of L − L_⋆ of a single problem.
     """
     excesses = [log_excess(q.problem.keys, q.problem.scores, q.problem.loss, p, q.problem.optimal) for q in parts]
     signs = np.stack([np.asarray(sign, dtype=np.float64) for sign, _ in excesses])
