@@ -1,1 +1,1 @@
-"""Gradient descent, normalized gradient descent, gradient flow in arc length, and descent of head and prompt."""
+"""Gradient descent, normalized gradient descent, gradient flow in arc length, and joint descent of head and prompt."""

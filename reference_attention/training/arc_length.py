@@ -1,8 +1,10 @@
-"""One integration of the gradient flow in arc length, step by step, with detection of events such as rest points.
+"""One integration of the gradient flow in arc length, step by step, which detects events such as stationary points.
 
-The ODE dp/ds = −∇L/‖∇L‖ is solved in the variable u = log(1 + κ s), where κ is the size of the keys. s = 0 is u = 0,
-and each decade of the norm takes about as many steps as the previous decade. Near a stationary point the direction is
-discontinuous, so the solver chatters; Newton's method then finds the point.
+The ODE dp/ds = −∇L/‖∇L‖, s the arc length, is solved in the variable u = log(1 + κ s), where κ is the size of the keys.
+So the start s = 0 is u = 0, and following ‖p‖ over a factor of ten takes about equally many steps everywhere. Near a
+stationary point the direction of ∇L jumps, so the solver takes tiny steps back and forth (it chatters); Newton's method
+then finds the point. A *record* is a stored point, at a requested norm or at the end. The *frame* of the solver is an
+orthonormal basis that begins with the direction of a given axis, or the standard basis.
 
 References: scipy.integrate (LSODA, BDF, Radau); Richardson's extrapolation.
 """
@@ -23,46 +25,47 @@ from reference_attention.training.descent import Stop
 from reference_attention.training.slope import UNSEEN, Slope
 
 Dense = Callable[[float], Point]
-"""The interpolant u ↦ p within the last step of a solver."""
+"""The interpolant u ↦ p of one step of a solver."""
 
 At = tuple[float, float]
-"""Arc length and log ‖∇L‖ at a point."""
+"""The arc length s and log ‖∇L‖ at a point."""
 Step = tuple[Dense, At, At]
-"""A step of a solver: its interpolant, and the points where it begins and ends."""
+"""A step of a solver: its interpolant, and (s, log ‖∇L‖) where it begins and where it ends."""
 Mark = tuple[int, At | None]
-"""The place of a recorded point: the number of whole solver steps before it (−1 at a stationary point), and the
-position within the next step."""
+"""The place of a record on the path: the number of whole solver steps before it (−1 at a stationary point), and (s, log
+‖∇L‖) if it lies within the next step."""
 
 ABSOLUTE = 1e-10
-"""Absolute tolerance in units of 1/κ: an error of this size changes a logit by 10⁻¹⁰ and a softmax weight by as much,
-relatively."""
+"""Absolute tolerance of the solver in units of 1/κ. An error of this size changes a logit by 10⁻¹⁰, and a softmax
+weight by the share 10⁻¹⁰ of itself."""
 
 ROUNDINGS = 64
-"""Least absolute tolerance, in roundings of the largest norm: at norm ‖p‖ logits carry an error of ε κ
-‖p‖, so the offset from the ray has an error of ε‖p‖, and a solver with a smaller tolerance would never be satisfied."""
+"""Least absolute tolerance of the solver, in units of ε‖p‖ at the end of the flow, where ε is the spacing of floats at
+1. Rounding changes logits by about ε κ ‖p‖, and so the place of the flow by about ε‖p‖; a smaller tolerance would never
+be met."""
 
 SHORT = 1e-7
-"""Length of a solver step, relative to 1/κ and to the smaller of ‖p‖ and the arc length so far, below which the step
-indicates a sharp turn or a stationary point; Newton's method then looks for a stationary point. The arc length is used
-because steps at the beginning of a path are short compared with any norm."""
+"""Length of a solver step, relative to 1/κ plus the smaller of ‖p‖ and the arc length so far, below which the step
+indicates a sharp turn or a stationary point; Newton's method then looks for a stationary point. The arc length is
+considered because steps at the beginning of a path are short compared with ‖p‖."""
 
 FORGOTTEN = 0.2
-"""Decay per step of the count of reversed directions; with it, reversals in two of ten consecutive steps count as
-chattering. Consecutive directions of a resolved flow are close, and only near a stationary point do directions
-reverse."""
+"""Number by which each step without a reversal of the direction of ∇L lowers the count of reversals. So the count grows
+only where more than one step in six reverses, and a count of 2 means chattering. Consecutive directions of a flow are
+close to each other, and reverse only near a stationary point."""
 
 PLACED = 1e-3
-"""Largest accepted distance, in units of 1/κ, between a point where the gradient is zero in floats and the true
-stationary point."""
+"""Largest accepted distance, in units of 1/κ, between a point where the computed gradient is zero and a true stationary
+point."""
 
 CHATTER = 50
-"""Number of chattering steps without a stationary point nearby after which a flow counts as unresolved."""
+"""Number of chattering steps after which the flow counts as unresolved, if no stationary point is nearby."""
 
 UNRESOLVED = "a valley whose slope along it is below the rounding of the slopes across it"
 
 
 class Tracer:
-    """The flow as an ODE in u = log(1 + κ s), stepped by hand so that events are detected between steps."""
+    """The gradient flow as an ODE in u = log(1 + κ s), solved step by step, with detection of events between steps."""
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Tracer:
         axis: Point | None = None,
         absolute: float = 0.0,
     ) -> None:
-        """Take the slope, the start, the target lengths and the tolerances, and begin a path without points."""
+        """Store the slope (the function to descend), the start, the norms ``targets`` to record, and the tolerances."""
         self._frame = None if axis is None else _frame(axis)
         self._start, self._targets, self._kappa, self._relative = start, targets, slope.unit, relative
         self._slope, self._field, self._scale = slope, slope.field, slope.scale
@@ -84,7 +87,7 @@ class Tracer:
         self._restart()
 
     def _restart(self) -> None:
-        """Delete all recorded points."""
+        """Delete all records."""
         self.points: list[Point] = []
         self.lengths: list[float] = []
         self._steps: list[Step] = []
@@ -92,7 +95,7 @@ class Tracer:
         self.log_norms: list[float] = []
 
     def _gradient(self, p: Point) -> tuple[float, Point]:
-        """Return log ‖∇L‖ and ∇L/‖∇L‖ (zero where ∇L is zero)."""
+        """Return log ‖∇L‖ and ∇L/‖∇L‖ at p; the direction is zero where ∇L is zero."""
         self.evaluations += 1
         log_scale, direction = self._field(p)
         length = math.sqrt(direction @ direction)
@@ -105,21 +108,21 @@ class Tracer:
         return p if self._frame is None else self._frame.T @ p
 
     def _from_frame(self, y: Point) -> Point:
-        """Return the point with these coordinates in the frame of the solver."""
+        """Return the point p whose coordinates in the frame of the solver are y."""
         return y if self._frame is None else self._frame @ y
 
     def _velocity(self, u: float, y: Point) -> Point:
-        """Return dp/du = −(e^u/κ) ∇L/‖∇L‖ in the frame."""
+        """Return dp/du = −(e^u/κ) ∇L/‖∇L‖ in the frame of the solver."""
         return self._to_frame((-math.exp(u) / self._kappa) * self._gradient(self._from_frame(y))[1])
 
     def _jacobian(self, u: float, y: Point) -> Float64[np.ndarray, "d d"]:
-        """Return the derivative of the velocity with respect to y, in the frame."""
+        """Return the derivative of :meth:`_velocity` with respect to y."""
         jacobian = self._jacobian_at(u, self._from_frame(y))
         return jacobian if self._frame is None else self._frame.T @ jacobian @ self._frame
 
     def _jacobian_at(self, u: float, p: Point) -> Float64[np.ndarray, "d d"]:
-        """Return the derivative of the velocity with respect to p."""
-        # d(g/‖g‖)/dp = (I − ĝ ĝᵀ) ∇²L / ‖g‖; the log scale cancels.
+        """Return the derivative of dp/du = −(e^u/κ) ∇L/‖∇L‖ with respect to p."""
+        # With g = ∇L and ĝ = g/‖g‖, dĝ/dp = (I − ĝ ĝᵀ) ∇²L / ‖g‖; the common factor e^{log_scale} of g and ∇²L cancels.
         _, direction, curvature = self._newton(p)
         length = math.sqrt(direction @ direction)
         if length == 0.0:
@@ -129,14 +132,14 @@ class Tracer:
         return (-math.exp(u) / self._kappa) * (curvature - np.outer(unit, unit @ curvature))
 
     def _add(self, p: Point, s: float, mark: Mark, log_norm: float) -> None:
-        """Record a point with its arc length and log ‖∇L‖."""
+        """Record the point p with its arc length s, its place on the path and log ‖∇L‖."""
         self.points.append(p.copy())
         self.lengths.append(s)
         self._marks.append(mark)
         self.log_norms.append(log_norm)
 
     def log_times(self) -> Float64[np.ndarray, "r"]:
-        """Return log of the time t = ∫ ds/‖∇L‖ at every record.
+        """Return the logarithm of the flow's time t = ∫ ds/‖∇L‖ at every record.
 
         The times cost a gradient per step, so they are computed only on demand.
         """
@@ -155,7 +158,7 @@ class Tracer:
         return np.array(times)
 
     def run(self, method: type[OdeSolver], most: int) -> tuple[Stop, str]:
-        """Integrate by ``method`` in at most ``most`` steps; return why it stopped, and why it failed if it did."""
+        """Integrate by ``method`` in at most ``most`` steps; return how the flow ended, and the reason if it failed."""
         self._restart()
         p = self._start
         log_norm, unit = self._gradient(p)
@@ -165,7 +168,8 @@ class Tracer:
             if log_scale == -math.inf or self._resolves(curvature, 1):
                 return Stop.STATIONARY, ""
             return self._give_up(p, 0.0, log_norm, UNRESOLVED)
-        # The integration ends at the arc length e^{u_end}/κ; a flow that is longer has not reached the norm.
+        # The integration ends at the arc length e^{u_end}/κ, 10⁴ times the norm; a flow that gets so long counts as
+        # failed.
         u_end = math.log1p(self._kappa * 1e4 * float(self._targets[-1]))
         options = {"jac": self._jacobian} if self._slope.newton else {}
         solver = method(
@@ -188,8 +192,8 @@ class Tracer:
             s_before, log_norm_before, unit_before = s, log_norm, unit
             s = math.expm1(u) / self._kappa
             log_norm, unit = self._gradient(p)
-            # In a valley the gradient mostly reflects the error of the point across the valley; the last step shows
-            # where the flow goes.
+            # In a valley the gradient at a computed point mostly shows the point's error across the valley, so the
+            # direction of the flow is taken from the last step.
             along = (p - p_before) / (s - s_before) if s > s_before else -unit
             flips = flips + 1 if unit @ unit_before < 0 else max(0.0, flips - FORGOTTEN)
             size = float(np.linalg.norm(p))
@@ -230,7 +234,7 @@ class Tracer:
     ) -> float:
         """Return log(e^{log_start} + ∫ ds/‖∇L‖), integrated between two points (s, log ‖∇L‖) of a step.
 
-        The integral is estimated twice, with log ‖∇L‖ linear in s on the whole piece and on each of its halves;
+        The integral is estimated twice, with log ‖∇L‖ linear in s on the whole piece, and on each half of the piece.
         Richardson's extrapolation combines the two estimates.
         """
         (s, log_norm), (s_after, log_norm_after) = before, after
@@ -244,28 +248,28 @@ class Tracer:
         )
         if not math.isfinite(fine):
             return fine
-        # The two estimates are close unless the step is too long to resolve; then only the fine estimate is used.
+        # The coarse and the fine estimate are close unless the step is too long to resolve; the factor is then limited.
         richer = (4 - math.exp(min(coarse - fine, 1.0))) / 3
         return float(np.logaddexp(log_start, fine + math.log(richer)))
 
     def _give_up(self, p: Point, s: float, log_norm: float, why: str) -> tuple[Stop, str]:
-        """Record the last point and return the failure with its reason."""
+        """Record p as the last point, and return that the flow failed, with the reason."""
         self._add(p, s, (len(self._steps), None), log_norm)
         return Stop.FAILED, f"{why} (at norm {np.linalg.norm(p):g})"
 
     def _at_rest(self, p: Point, s: float) -> tuple[Stop, str]:
-        """Record a stationary point and return that the flow ended there."""
-        # The flow takes infinite time to arrive at p, where the gradient is zero up to rounding.
+        """Record the stationary point p, and return that the flow ended there."""
+        # The gradient is zero at p up to rounding, and the flow needs infinite time to arrive there.
         self._add(p, s, (-1, None), -math.inf)
         return Stop.STATIONARY, ""
 
     def _stationary_near(self, p: Point, reach: float, *, saddles: bool) -> Point | None:
-        """Return the stationary point that Newton's method reaches within ``reach`` (and a rounding) of p, or None.
+        """Return the stationary point that Newton's method reaches from p, if it is near p; otherwise None.
 
         Args:
             p: the point at which Newton's method starts.
-            reach: largest distance from p.
-            saddles: whether to accept a point that is not a local minimum; a flow that merely passes a saddle goes on.
+            reach: a length; the stationary point may be ten times as far from p, and a rounding error farther.
+            saddles: whether to accept a saddle, too. A flow that merely passes a saddle does not end there.
         """
         unit = 1 / self._scale + float(np.linalg.norm(p))
         point = p
@@ -284,8 +288,8 @@ class Tracer:
             if np.linalg.norm(step) <= 1e-12 * unit:
                 values = np.linalg.eigvalsh(curvature)
                 largest = np.abs(values).max()
-                # Newton's method does not reduce a slope along a direction in which logits change but the curvature is
-                # zero.
+                # Where the curvature is zero along a direction that changes logits, Newton's method does not reduce the
+                # slope there.
                 if (np.abs(values) > UNSEEN * largest).sum() < self._slope.rank(point):
                     return None
                 return point if saddles or values[0] >= -1e-9 * largest else None
@@ -294,24 +298,24 @@ class Tracer:
     def _resolves(self, curvature: Square, rank: int) -> bool:
         """Return whether a point whose gradient is zero in floats is certainly near a stationary point.
 
-        Terms of the gradient, of size about 1, may cancel up to rounding. This rounding error, divided by a curvature,
-        bounds the distance from the stationary point.
+        The terms of the gradient, of size about 1, may cancel up to their rounding error. This error, divided by a
+        curvature, bounds the distance from the stationary point.
 
         Args:
             curvature: the Hessian at the point.
-            rank: how many of the largest eigenvalues must resolve the point. At a start one is enough: a symmetric
-                start is stationary whatever the other eigenvalues are.
+            rank: how many of the largest eigenvalues must be large enough for this bound. At the start of a flow one is
+                enough, because a start at a point of symmetry is stationary whatever the other eigenvalues are.
         """
         values = np.sort(np.abs(np.linalg.eigvalsh(curvature)))[::-1]
         return rank == 0 or bool(values[rank - 1] / self._scale * PLACED >= np.finfo(float).eps)
 
 
 def _step(solver: OdeSolver, u: float) -> str | None:
-    """Take one step that does not pass u; return the reason if the step failed, otherwise None."""
+    """Let the solver take one step that does not pass u; return the reason if the step failed, otherwise None."""
     end = solver.t_bound
     solver.t_bound = min(end, max(u, np.nextafter(solver.t, math.inf)))
     if isinstance(solver, LSODA):
-        # SciPy passes the end of the integration in this place, and ODEPACK reads it at every call.
+        # SciPy stores the end of the integration here for ODEPACK, which reads it at every call.
         solver._lsoda_solver._integrator.rwork[0] = solver.t_bound
     message = solver.step()
     if solver.status == "finished" and solver.t < end:
@@ -321,17 +325,18 @@ def _step(solver: OdeSolver, u: float) -> str | None:
 
 
 def _frame(axis: Point) -> Square:
-    """Return an orthogonal matrix whose first column is the direction of ``axis``."""
+    """Return an orthogonal matrix whose first column is ``axis`` divided by its norm."""
     frame = np.linalg.qr(np.column_stack([axis / np.linalg.norm(axis), np.eye(len(axis))]))[0]
     return np.asarray(frame * np.sign(frame[:, 0] @ axis))
 
 
 def _central_differences(field: GradientField, scale: float) -> NewtonField:
-    """Return a function for gradient and Hessian that computes the Hessian by central differences of the gradient."""
+    """Return a function of p that gives gradient and Hessian, the Hessian by central differences of the gradient."""
 
     def newton(p: Point) -> tuple[float, Point, Square]:
         log_scale, direction = field(p)
-        # A step of the cube root of a logit's rounding error balances this error against the truncation error ~ step².
+        # A step as long as the cube root of a logit's rounding error balances this error against the truncation error ~
+        # step².
         step = float(np.cbrt(np.finfo(float).eps * (1 + scale * np.linalg.norm(p)))) / scale
         columns = []
         for axis in np.eye(len(p)):
@@ -345,7 +350,7 @@ def _central_differences(field: GradientField, scale: float) -> NewtonField:
 
 
 def _passage(dense: Dense, before: float, after: float, target: float) -> float:
-    """Return where in [before, after] the norm passes ``target``."""
+    """Return the u in [before, after] at which the norm of the interpolant passes ``target``."""
 
     def short(u: float) -> float:
         return float(np.linalg.norm(dense(u))) - target
@@ -358,7 +363,7 @@ def _passage(dense: Dense, before: float, after: float, target: float) -> float:
 
 
 def _log_piece(length: float, log_norm_before: float, log_norm_after: float) -> float:
-    """Return log ∫ ds/‖∇L‖ over a length on which log ‖∇L‖ is linear; infinite where one end is stationary."""
+    """Return log ∫ ds/‖∇L‖ over a piece of the given length on which log ‖∇L‖ is linear; +inf if ∇L = 0 at an end."""
     change = abs(log_norm_before - log_norm_after)
     if change == math.inf:
         return math.inf

@@ -1,10 +1,10 @@
-"""Gradient flows of many problems of the same shape, followed at once with separate step lengths.
+"""Gradient flows of many problems of the same shape, followed at once, each with its own step length.
 
-As in :mod:`.arc_length`, dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s). A step is extrapolated from linearly implicit
-Euler steps, whose matrices I − hJ are factorised for all problems of the batch in one LAPACK call; order and cost are
-the same for all problems, and each has its own step length. A flow that makes no progress (at a stationary point, or in
-a valley whose slopes are below rounding) is handed over to the flow of a single problem, which distinguishes these
-cases.
+As in :mod:`.arc_length`, the ODE dp/du = −(e^u/κ) ∇L/‖∇L‖ is solved in u = log(1 + κ s), where s is the arc length and
+κ the size of the keys. A step of length h in u is extrapolated from linearly implicit Euler steps. Their matrices I −
+hJ, J the Jacobian, are inverted for all problems of the batch in one LAPACK call. A flow that makes no progress (at a
+stationary point, or in a valley whose slopes are below rounding) is handed over to :func:`.flow.gradient_flow`, which
+follows it alone and distinguishes these cases.
 
 References: E. Hairer and G. Wanner, *Solving Ordinary Differential Equations II*, IV.9 (extrapolation methods).
 """
@@ -29,19 +29,21 @@ from reference_attention.training.flow import RELATIVE, gradient_flow
 Batch = Float64[np.ndarray, "b d"]
 
 SUBSTEPS = (1, 2, 3, 4, 5, 6, 7)
-"""Numbers of Euler steps into which a step is divided, one column of the extrapolation for each number, so the order is
-seven."""
+"""Numbers of Euler steps into which a step is divided in turn; each number adds a column to the extrapolation, so the
+order is seven."""
 FIRST = 1e-2
-"""The first step in u."""
+"""Length of the first step in u."""
 SAFETY, LARGEST, SMALLEST = 0.8, 4.0, 0.2
-"""Factor on the step that would just meet the tolerance, and largest and smallest ratio of consecutive steps."""
+"""Factor by which the next step is shorter than the step that would just meet the tolerance; and the largest and the
+smallest ratio of consecutive steps."""
 SHORT = 1e-6
-"""Length of a step in arc length, relative to ‖p‖ + 1/κ, below which it counts as no progress: the flow is near a
-stationary point or turns sharply."""
+"""Arc length of a step, relative to ‖p‖ + 1/κ, below which the step counts as no progress: the flow is near a
+stationary point, or turns sharply."""
 MOST = 2000
-"""Number of steps, rejected ones included, after which a flow is followed separately."""
+"""Number of steps, rejected ones included, after which a flow is handed over to be followed alone."""
 ARRIVED = 1e-10
-"""Relative distance from the requested norm within which the last step has to end; its point is scaled to that norm."""
+"""Relative distance from the requested norm within which the last step has to end; its end point is then scaled to this
+norm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +51,11 @@ class Flows:
     """The end points of b flows.
 
     Attributes:
-        points: p at the norm, or the point of rest, (b, d).
-        stops: ``NORM``, ``STATIONARY`` or ``FAILED``.
-        reasons: why a flow failed, empty otherwise.
-        alone: mask of the flows that were followed separately to their end, (b,).
-        steps: number of steps within the batch, (b,).
+        points: the point p where each flow reached its norm, or the stationary point where it ended, (b, d).
+        stops: how each flow ended: ``NORM``, ``STATIONARY`` or ``FAILED``.
+        reasons: the reason why each flow failed; empty if it did not fail.
+        alone: mask of the flows that were handed over and followed alone to their end, (b,).
+        steps: the number of steps that each flow took within the batch, (b,).
     """
 
     points: Batch
@@ -63,7 +65,7 @@ class Flows:
     steps: Int64[np.ndarray, "b"]
 
     def one_minus_cosine(self, directions: Batch) -> Float64[np.ndarray, "b"]:
-        """Return 1 − cos∠(p, direction) of each flow, without cancellation."""
+        """Return 1 − cos of the angle between each flow's end point and a direction, (b, d), without cancellation."""
         unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         return one_minus_cosine_along(self.points, np.linalg.norm(self.points, axis=1), unit)
 
@@ -71,16 +73,16 @@ class Flows:
 def gradient_flows(
     problems: Sequence[Problem], starts: Batch, *, norms: Float64[np.ndarray, "_"], relative: float = RELATIVE
 ) -> Flows:
-    """Follow dp/dt = −∇L(p) of each problem from its start to the first passage of its norm.
+    """Follow dp/dt = −∇L(p) for each problem, from its start until ‖p‖ first reaches its norm.
 
     Args:
-        problems: b problems, of one shape and one loss.
-        starts: p(0), (b, d).
-        norms: ‖p‖ at which each flow ends, (b,), larger than the norms of the starts.
-        relative: relative tolerance; the absolute one is that of :func:`.flow.gradient_flow`.
+        problems: b problems of the same shape and loss.
+        starts: the start p(0) of each flow, (b, d).
+        norms: the norm ‖p‖ at which each flow ends, (b,), larger than the norm of its start.
+        relative: relative tolerance of the solver; the absolute tolerance is that of :func:`.flow.gradient_flow`.
 
     Raises:
-        InvalidInput: problems of several shapes or losses; starts or norms that do not fit.
+        InvalidInput: the problems have different shapes or losses, or starts or norms do not fit them.
     """
     if len({(p.keys.shape, p.loss.name) for p in problems}) != 1:
         raise InvalidInput("problems: all must have the same shape and loss; make a call for each shape and loss.")
@@ -104,7 +106,7 @@ def gradient_flows(
 
 
 class _Run:
-    """The state of all flows; the unfinished ones are advanced together."""
+    """The state of all flows of a call; the unfinished flows are advanced together."""
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class _Run:
         self.left = np.zeros(len(p), dtype=bool)
 
     def follow(self) -> None:
-        """Advance until every flow has reached its norm or is handed over to be followed separately."""
+        """Advance all flows until each has reached its norm, or is marked (in ``left``) to be followed alone."""
         on = np.arange(len(self.p))
         field = BatchedGradient(self._keys, self._scores, self._loss, self._span)
         while len(on):
@@ -146,7 +148,7 @@ class _Run:
                     field = BatchedGradient(self._keys[on], self._scores[on], self._loss, self._span)
 
     def _advance(self, field: BatchedGradient, on: Int64[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
-        """Advance the flows ``on`` by a step each, if the step is accurate enough; return which of them arrived."""
+        """Try a step of each flow in ``on``, and accept it if it is accurate enough; return a mask of arrived flows."""
         u, p = self._u[on], self.p[on]
         # The norm grows by no more than the arc length, so a step of arc length ``gap`` does not pass the requested
         # norm.
@@ -156,12 +158,12 @@ class _Run:
         unit = direction / length[:, None]
         last_step = p - self._before[on]
         size = np.linalg.norm(last_step, axis=1, keepdims=True)
-        # In a valley the gradient mostly reflects the error of the point across the valley; the last step shows where
-        # the flow goes.
+        # In a valley the gradient at a computed point mostly shows the point's error across the valley, so the
+        # direction of the flow is taken from the last step.
         along = np.divide(last_step, size, out=-unit, where=size > 0)
         arc = np.minimum(gap, field.ahead(p, along))
         h = np.minimum(self._h[on], np.log1p(self._kappa[on] * arc / np.exp(u)))
-        # d(g/‖g‖)/dp = (I − ĝ ĝᵀ) ∇²L / ‖g‖; the log scale cancels.
+        # With g = ∇L and ĝ = g/‖g‖, dĝ/dp = (I − ĝ ĝᵀ) ∇²L / ‖g‖; the common factor e^{log_scale} of g and ∇²L cancels.
         scaled_hessian = curvature / length[:, None, None]
         jacobian = -(np.exp(u) / self._kappa[on])[:, None, None] * (
             scaled_hessian - unit[:, :, None] * np.vecmat(unit, scaled_hessian)[:, None]
@@ -190,14 +192,14 @@ class _Run:
         p: Float64[np.ndarray, "k d"],
         jacobian: Float64[np.ndarray, "k d d"],
     ) -> tuple[Float64[np.ndarray, "k d"], Float64[np.ndarray, "k d"]]:
-        """Return p at u + h by Aitken and Neville's scheme, and the change made by the last column."""
+        """Return p at u + h by Aitken and Neville's scheme, and an error estimate, the change by its last column."""
         eye, row = np.eye(p.shape[1]), list[Batch]()
         for parts in SUBSTEPS:
             part = h / parts
             matrices = eye - part[:, None, None] * jacobian
             try:
                 inverse = np.linalg.inv(matrices)
-            except np.linalg.LinAlgError:  # singular: the change made by the last column shows the error
+            except np.linalg.LinAlgError:  # singular: the error estimate shows the effect
                 inverse = np.linalg.pinv(matrices)
             y = p
             for k in range(parts):

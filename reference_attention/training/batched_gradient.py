@@ -1,8 +1,10 @@
-"""Gradients of many problems of one shape at once, each at its own point, with the batch as the last axis.
+"""Gradients of many problems of one shape, each at its own point, computed at once with the batch as the last axis.
 
-NumPy's loops then run over the batch, and reductions over tokens are sums of whole rows. The arithmetic is that of
+NumPy's loops then run over the batch, and sums over tokens are sums of whole arrays. The formulas are those of
 :func:`reference_attention.training.derivatives.terms`, but with exponentials relative to the largest term in place of
-logarithms: only terms below the normal range of float64 are lost. Where the terms nearly cancel, logarithms decide.
+logarithms; so only terms below the normal range of float64 are lost. Where the terms nearly cancel, the gradient is
+computed from logarithms instead. "Rows" are the differences of keys to the key of the selected token, and T − 1 others
+belong to each input.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ERM).
 """
@@ -27,21 +29,23 @@ from reference_attention.training.derivatives import (
 from reference_attention.training.wall_distance import ROOM
 
 SMALL = 2000
-"""Number of entries per problem up to which NumPy's own loops are faster than a BLAS call per problem."""
+"""Number of entries of the rows of one problem up to which NumPy's own loops are faster than a BLAS call per
+problem."""
 
 
 @dataclass(frozen=True, eq=False)
 class _At:
-    """The quantities that gradient and Hessian share at a point of each of b problems.
+    """The quantities that gradient and Hessian share, for b problems, each at its point.
 
     Attributes:
-        shares: weights of the tokens that are not selected, relative to the largest such weight of the input, (n,
-            others, b).
-        weight: the largest softmax weight of a token that is not selected, for each input, (n, b).
-        slopes: |ℓ'| of each input relative to the largest |ℓ'|, times the weight of the selected token, (n, b).
-        coefficients: the coefficients of the rows in the gradient, (n, others, b).
-        outputs: γ_iᵀ s_i, (n, b).
-        unsure: mask of the problems whose gradient was computed from logarithms, (b,).
+        shares: e^{logit − selected token's logit} of the T − 1 tokens of each input that are not selected, divided by
+            the largest such number of the problem, (n, others, b).
+        weight: the factor that turns ``shares`` into softmax weights, (n, b).
+        slopes: |ℓ'| of each input relative to the problem's largest |ℓ'|, times the softmax weight of the selected
+            token, (n, b).
+        coefficients: the coefficients of the rows in the gradient's direction, (n, others, b).
+        outputs: the outputs γ_iᵀ s_i, (n, b).
+        unsure: mask of the problems whose terms nearly cancel, so that the gradient was computed from logarithms, (b,).
     """
 
     shares: Float64[np.ndarray, "n others b"]
@@ -53,18 +57,19 @@ class _At:
 
 
 class BatchedGradient:
-    """The map p (b, d) ↦ log_scale (b,), direction (b, d) of the gradients e^{log_scale}·direction of b problems.
+    """The map from points p, (b, d), to the gradients e^{log_scale}·direction of b problems, (b,) and (b, d).
 
-    The problems have one shape.
+    The problems have the same shape.
 
-    The selection of the last call is kept wherever its token still has the largest logit, so that along a descent the
-    differences are rarely recomputed.
+    The selected token of the last call is kept wherever it still has the largest logit, so that along a descent the
+    differences to its key are rarely recomputed.
 
     Args:
         keys: (b, n, T, d).
         scores: (b, n, T).
         loss: ℓ.
-        span: the span of all problems, if p and the gradient are given by coordinates in it, (b, k).
+        span: the span of the rows of all problems, if points and gradients are given by their coordinates in it, (b,
+            k).
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class BatchedGradient:
         loss: Loss,
         span: Span | None = None,
     ) -> None:
-        """Allocate the differences of all problems, and compute them for the first token of every input."""
+        """Store the data, and compute the rows with the first token of every input as the selected token."""
         b, n, tokens, d = keys.shape
         d = d if span is None else span.basis.shape[1]
         self._keys, self._scores, self._loss, self._span = keys, scores, loss, span
@@ -89,7 +94,7 @@ class BatchedGradient:
         self._take(everywhere[0].ravel(), everywhere[1].ravel())
 
     def _take(self, b: Int64[np.ndarray, "k"], i: Int64[np.ndarray, "k"]) -> None:
-        """Compute the differences to the selected token for inputs i of problems b; tokens follow in cyclic order."""
+        """Compute the rows of inputs i of problems b; the other tokens follow the selected token in cyclic order."""
         token = self._token[b, i]
         others = (token[:, None] + np.arange(1, self._scores.shape[2])) % self._scores.shape[2]
         rows = self._keys[b[:, None], i[:, None], others] - self._keys[b, i, token][:, None]
@@ -106,7 +111,7 @@ class BatchedGradient:
         self._reference[i, b] = reference
 
     def _logits(self, p: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "n others b"]:
-        """Return the logits relative to those of the selected tokens."""
+        """Return the logits of the other tokens minus that of the selected token."""
         if self._by_blas:
             b, n, others, d = self._rows.shape
             return np.ascontiguousarray(np.matvec(self._rows.reshape(b, -1, d), p).T).reshape(n, others, b)
@@ -115,7 +120,7 @@ class BatchedGradient:
     def _reselect(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "n others b"], Float64[np.ndarray, "b"]]:
-        """Return the relative logits and their largest, after selecting again where another token has a larger one."""
+        """Return :meth:`_logits` and each problem's largest entry, after selecting again where one is positive."""
         relative = self._logits(p)
         top = relative.max(axis=(0, 1))
         if top.max() > 0:
@@ -128,13 +133,13 @@ class BatchedGradient:
         return relative, top
 
     def __call__(self, p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
-        """Return the gradients at p."""
+        """Return log scales and directions of the gradients at p."""
         return self._gradient(p)[:2]
 
     def _gradient(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], _At]:
-        """Return log scales and directions at p, and the quantities that the Hessian shares with them."""
+        """Return log scales and directions of the gradients at p, and the quantities that the Hessian needs, too."""
         relative, top = self._reselect(p)
         relative -= top
         negligible = relative < FAR_BELOW
@@ -164,7 +169,7 @@ class BatchedGradient:
         return log_scale, direction, _At(shares, largest / total, slopes, coefficients, outputs, unsure)
 
     def ahead(self, p: Float64[np.ndarray, "b d"], velocity: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
-        """Return for each problem the arc of :meth:`.wall_distance.WallDistance.arc`."""
+        """Return each problem's :meth:`.wall_distance.WallDistance.arc` from p along unit vectors ``velocity``."""
         relative, rates = self._reselect(p)[0], self._logits(velocity)
         with np.errstate(divide="ignore"):
             logs = relative + self._log_sizes + np.log(np.abs(self._gaps))
@@ -179,15 +184,15 @@ class BatchedGradient:
     def newton(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], Float64[np.ndarray, "b d d"]]:
-        """Return the gradients and ∇²L = e^{log_scale}·curvature at p, as :func:`derivatives.hessian` does."""
+        """Return log scales, directions and curvatures at p, where ∇²L = e^{log_scale}·curvature for each problem."""
         log_scale, direction, at = self._gradient(p)
         b, d = p.shape
         rows = self._rows if self._by_blas else np.ascontiguousarray(self._rows.transpose(3, 0, 1, 2))
         stacked = np.ascontiguousarray(at.coefficients.transpose(2, 0, 1))
         gradients = np.vecmat(stacked, rows)
         means = np.vecmat(np.ascontiguousarray((at.shares * at.weight[:, None]).transpose(2, 0, 1)), rows)
-        # The slope of an output is −gradient/|ℓ'|, and |ℓ'| = slope·total in units of the largest |ℓ'|, where 1/total
-        # is the weight of the selected token.
+        # The gradient of an output γ_iᵀ s_i is −gradient/|ℓ'|, and |ℓ'| = slope·total in units of the largest |ℓ'|,
+        # where 1/total is the softmax weight of the selected token.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             output_curvature = self._loss.relative_curvature(at.outputs) * at.weight / at.slopes
         output_curvature = np.where(at.slopes > 0, output_curvature, 0.0)
@@ -204,7 +209,7 @@ class BatchedGradient:
     def _by_logarithms(
         self, p: Float64[np.ndarray, "b d"], mask: Bool[np.ndarray, "b"]
     ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k d"]]:
-        """Return the gradients of the problems in the mask from logarithms of all terms."""
+        """Return log scales and directions of the gradients of the problems in the mask, from logarithms of terms."""
         differences = differences_to(self._keys[mask], self._scores[mask], self._token[mask], self._span)
         relative = (differences.rows @ p[mask][:, :, None]).reshape(differences.gaps.shape)
         slope = terms(differences, self._loss, relative)

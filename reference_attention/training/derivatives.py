@@ -1,8 +1,9 @@
-"""Gradient and Hessian on NumPy, in differences to a reference token of each input, as fast functions of p.
+"""Gradient and Hessian on NumPy as fast functions of p, in differences to a reference token of each input.
 
-The generic :func:`reference_attention.risk.scaled_gradient` handles any batch and torch. An ODE solver, Newton's method
-or a descent evaluates derivatives thousands of times on the same data. So the fixed cost of a call matters, and the
-differences to the selected tokens are kept from call to call.
+The generic :func:`reference_attention.risk.scaled_gradient` handles any batch and torch. But an ODE solver, Newton's
+method or a descent evaluates derivatives thousands of times on the same data, so the fixed cost of a call matters, and
+the differences to the selected tokens are kept from call to call. Below, δ denotes differences to the reference token
+of the input: δk_t = k_t − k_ref are the *rows*, δγ_t = γ_t − γ_ref the *gaps*, and E[δγ] = Σ_t s_t δγ_t.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ERM), Lemma 3.
 """
@@ -29,26 +30,27 @@ NewtonField = Callable[[Point], tuple[float, Point, Square]]
 
 
 FAR_BELOW = -708.0
-"""Difference to the largest logit below which a token gets no weight: its exponential is zero or subnormal, which is
-slow."""
+"""Difference to the largest logit below which a token gets the softmax weight 0: its exponential would be 0, or
+subnormal, which is slow."""
 CANCELS = 1e-150
-"""Length of a gradient, in units of the largest row and gap, below which the terms that were dropped may matter."""
+"""Length of a gradient's direction, in units of the longest key times the widest range of scores, below which terms
+that underflowed may matter."""
 NORMAL = 1e-290
-"""Size below which squares lose digits, because it is near the lower end of float64's normal range."""
+"""Size below which a square may have lost digits, near the lower end of float64's normal range."""
 
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Keys and scores of the other tokens minus those of a reference token, one per input; batch axes ``*b``.
+    """Keys and scores of the other tokens minus those of the reference token of their input; batch axes ``*b``.
 
     Attributes:
-        rows: k_it − k_i,ref for t ≠ ref, input by input, (*b, n·(T−1), d).
-        gaps: γ_it − γ_i,ref, (*b, n, T−1).
-        log_sizes: log ‖row‖, (*b, n, T−1); 0 where the row is zero.
-        silent: −inf where the row is zero, and 0 elsewhere; added to logarithms, it removes tokens that contribute
-            nothing.
-        reference: γ_i,ref, (*b, n).
-        tied: whether any gap is zero.
+        rows: the differences of keys k_it − k_i,ref for t ≠ ref, input by input, (*b, n·(T−1), d).
+        gaps: the differences of scores γ_it − γ_i,ref, (*b, n, T−1).
+        log_sizes: the logarithms of the norms of the rows, (*b, n, T−1); 0 where the row is zero.
+        silent: −inf where the row is zero, and 0 elsewhere, (*b, n, T−1); added to the logarithm of a term, it removes
+            the term if its row is zero.
+        reference: the scores γ_i,ref of the reference tokens, (*b, n).
+        tied: whether some gap is zero, so that a token scores as much as its reference token.
     """
 
     rows: Float64[np.ndarray, "*b m d"]
@@ -65,7 +67,7 @@ def differences_to(
     token: Int64[np.ndarray, "*b n"],
     span: Span | None = None,
 ) -> Differences:
-    """Return the :class:`Differences` to ``token``, in coordinates of ``span`` if there is one.
+    """Return the :class:`Differences` to the given token of each input; rows are coordinates in ``span``, if given.
 
     The batch axes of keys, scores and tokens are those of ``token``.
     """
@@ -89,14 +91,15 @@ def differences_to(
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The quantities that gradient, Hessian and risk share at a point (or at a batch of points).
+    """The quantities that gradient, Hessian and risk share at a point, or at a batch of points.
 
     Attributes:
         weights: softmax weights of the other tokens, (*b, n, T−1).
-        log_weights: their logarithms, without the common ``shift``.
-        outputs: γ_iᵀ s_i, (*b, n).
-        log_scale: the largest log(|ℓ'| s_t |γ_t − γᵀs| ‖row‖ / n), without ``shift``, (*b,); −inf where ∇L = 0.
-        coefficients: ∇L = e^{log_scale + shift} Σ coefficients · rows, (*b, n, T−1).
+        log_weights: the logarithms of ``weights`` minus the ``shift`` given to :func:`terms`, (*b, n, T−1).
+        outputs: the outputs γ_iᵀ s_i, (*b, n).
+        log_scale: the logarithm of the largest term |ℓ'| s_t |γ_t − γᵀs| ‖row‖ / n of ∇L, minus ``shift``, (*b,); −inf
+            where ∇L = 0.
+        coefficients: the numbers, (*b, n, T−1), with ∇L = e^{log_scale + shift} Σ coefficients · rows.
     """
 
     weights: Float64[np.ndarray, "*b n others"]
@@ -111,9 +114,9 @@ def terms(
 ) -> Terms:
     """Return the :class:`Terms` at logits ``relative + shift``, given as differences to the reference tokens' logits.
 
-    A shift common to all tokens stays out of the arithmetic, so that it costs no digits of ``relative`` however large
-    it is (a margin of 1e6 would cost six). γ_t − γᵀs = δγ_t − E[δγ] does not cancel unless the scores themselves do,
-    because E sums over the other tokens only.
+    A shift common to all tokens is kept apart, so that it costs no digits of ``relative`` however large it is (adding a
+    margin of 1e6 would cost six digits). The difference γ_t − γᵀs = δγ_t − E[δγ] cancels only if scores themselves
+    nearly agree, because E[δγ] sums over the other tokens only.
     """
     weights = np.exp(relative + shift if shift else relative)
     total = 1.0 + weights.sum(axis=-1, keepdims=True)
@@ -144,7 +147,7 @@ def _where_scores_tie(
 ) -> None:
     """Replace sign and logarithm of δγ_t − E[δγ] by those of −E[δγ] where δγ_t = 0.
 
-    E[δγ] itself may underflow there; its logarithm does not.
+    The arrays ``centred`` and ``log_centred`` are changed in place. E[δγ] itself may underflow; its logarithm does not.
     """
     gaps = differences.gaps
     with np.errstate(divide="ignore"):
@@ -160,8 +163,8 @@ def _where_scores_tie(
 def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
     """Return e^{−log_scale − shift} ∇²L at a single point, shape (d, d).
 
-    With h_i = ∇(γ_iᵀ s_i) = Σ_t s_t (γ_t − γᵀs) δk_t and m_i = Σ_t s_t δk_t, ∇²L = (1/n) Σ_i ℓ'' h_i h_iᵀ + ℓ' (Σ_t s_t
-    (γ_t − γᵀs) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ).
+    Let h_i = ∇(γ_iᵀ s_i) = Σ_t s_t (γ_t − γᵀs) δk_t and m_i = Σ_t s_t δk_t. Then ∇²L = (1/n) Σ_i [ℓ'' h_i h_iᵀ + ℓ'
+    (Σ_t s_t (γ_t − γᵀs) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ)].
     """
     n, others = at.weights.shape
     rows = differences.rows
@@ -178,11 +181,12 @@ def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
 def cancellation_threshold(
     keys: Float64[np.ndarray, "*b n T d"], scores: Float64[np.ndarray, "*b n T"]
 ) -> Float64[np.ndarray, "*b"]:
-    """Return the squared length of a gradient, relative to its largest term, down to which plain exponentials suffice.
+    """Return the squared length of a gradient's direction above which a computation without logarithms is accurate.
 
-    The exponentials are relative to the largest term, and the result has the shape of the batch axes. A longer gradient
-    is correct up to roundings of its terms. This includes tokens that score as much as the selected token: their γ_t −
-    γᵀs is the mean gap, which is rounded like the other terms, since the selected token weighs at least 1/T.
+    The computation uses exponentials relative to the largest term, and the result has the shape of the batch axes. A
+    longer direction is correct up to roundings of its terms. This holds also for tokens that score as much as the
+    selected token: for them γ_t − γᵀs = −E[δγ] is rounded like the other terms, since the selected token has at least
+    the weight 1/T.
     """
     widest = np.ptp(scores, axis=-1).max(axis=-1)
     longest = np.linalg.norm(keys, axis=-1).max(axis=(-2, -1))
@@ -194,8 +198,8 @@ def gradient_field(
 ) -> GradientField:
     """Return :func:`reference_attention.risk.scaled_gradient` of one problem as a fast function of p (d,).
 
-    If a span is given, p and the gradient are given by coordinates in the span. Exponentials relative to the largest
-    term are used where they do not cancel, and :func:`terms` elsewhere.
+    If a span is given, p and the gradient are given by their coordinates in the span. Exponentials relative to the
+    largest term are used where the terms do not nearly cancel, and :func:`terms` elsewhere.
     """
     at = Selected(keys, scores, span)
     least = cancellation_threshold(keys, scores).item()
@@ -237,17 +241,17 @@ def newton_field(
 
 
 class Selected:
-    """The map from p (d,) to differences to the tokens selected at p, and the logits relative to them.
+    """The map from p, (d,), to the differences to the tokens selected at p, and to the logits minus the selected ones.
 
     Args:
-        keys, scores: the arrays of one problem.
-        span: the span in which p and the differences are coordinates, (k,).
+        keys, scores: the keys (n, T, d) and scores (n, T) of one problem.
+        span: the span in which p and the rows are given by coordinates, (k,), if there is one.
     """
 
     def __init__(
         self, keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], span: Span | None = None
     ) -> None:
-        """Take keys and scores, and flatten the keys, or their coordinates if there is a span."""
+        """Store keys and scores, and flatten the keys, or their coordinates if there is a span."""
         self._keys, self._scores, self._span = np.ascontiguousarray(keys), scores, span
         # A common shift of all keys of an input does not change which token has the largest logit.
         coordinates = self._keys if span is None else span.coordinates(self._keys - self._keys[:, :1])
@@ -257,11 +261,12 @@ class Selected:
         self._differences: Differences
 
     def __call__(self, p: Point) -> tuple[Differences, Float64[np.ndarray, "n others"]]:
-        """Return the differences to the tokens selected at p, and the logits relative to them."""
+        """Return the differences to the tokens selected at p, and the others' logits minus those of selected tokens."""
         self._take((self._flat @ p).reshape(self._scores.shape).argmax(axis=1))
         relative = (self._differences.rows @ p).reshape(self._differences.gaps.shape)
         if relative.max() > MISSED:
-            # The selection by raw logits was wrong because of cancellation: select by the differences instead.
+            # The selection by raw logits was wrong because of cancellation: select by the differences of logits
+            # instead.
             full = np.zeros(self._scores.shape)
             full[np.arange(self._scores.shape[1]) != self.token[:, None]] = relative.ravel()
             self._take(full.argmax(axis=1))
@@ -269,7 +274,7 @@ class Selected:
         return self._differences, relative
 
     def _take(self, token: Int64[np.ndarray, "n"]) -> None:
-        """Compute the differences to the given tokens, unless the last call had the same tokens."""
+        """Compute the differences to the given tokens, unless the last call was for the same tokens."""
         selection = token.tobytes()
         if selection != self._selection:
             self._differences = differences_to(self._keys, self._scores, token, self._span)
@@ -277,4 +282,4 @@ class Selected:
 
 
 BatchField = Callable[[Float64[np.ndarray, "b d"]], tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]]
-"""A function p (b, d) ↦ (log_scale (b,), direction (b, d))."""
+"""A function from points p, (b, d), to the log scales, (b,), and directions, (b, d), of their gradients."""

@@ -1,7 +1,8 @@
-"""Gradient descent and normalized gradient descent, in logarithms, for one start or for batches of them.
+"""Gradient descent and normalized gradient descent, in logarithms, for one start or for a batch of starts.
 
-A step is e^{log_step + log_scale}·direction, so it neither underflows nor overflows unless the point does; steps below
-the rounding of p leave p unchanged, as they would if the exact sum were rounded.
+With ∇L = e^{log_scale}·direction and the step size η = e^{log_step}, a step is e^{log_step + log_scale}·direction. So a
+step is computed correctly even where ∇L or η alone would underflow or overflow. Steps below the rounding of p leave p
+unchanged, as they would if the exact sum were rounded.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (GD), Theorems 2 and 3; Appendix E.1 (normalized GD).
 """
@@ -33,7 +34,7 @@ from reference_attention.training.iteration import (
 
 
 class Stop(StrEnum):
-    """The reason why an optimiser or a flow ended; ``STATIONARY`` means convergence to a finite point."""
+    """The reason why a descent or a flow ended; ``STATIONARY`` means convergence to a finite point."""
 
     STEPS = "all steps done"
     OVERFLOW = "a step was not representable"
@@ -44,16 +45,17 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """The recorded iterates of a descent; ``r`` records, batch shape ``*b``.
+    """The r recorded iterates of a descent from a single start or from a batch of starts, batch shape ``*b``.
 
     Attributes:
-        points: p(t), (r, *b, d).
-        iterations: t, (r,).
+        points: the iterates p(t), (r, *b, d).
+        iterations: the number t of steps before each record, (r,).
         norms: ‖p(t)‖, (r, *b).
         log_gradient_norm: log ‖∇L(p(t))‖, (r, *b); −inf where the gradient is exactly zero.
-        log_time: log of the sum of the step sizes up to t, (r, *b); −inf at t = 0.
-        representable: (*b,), false where a step overflowed; from there on the iterate does not move.
-        stop: ``STEPS``, or ``OVERFLOW`` when any start is not representable.
+        log_time: the logarithm of the sum of the step sizes up to t, (r, *b); −inf at t = 0.
+        representable: for each start, whether no step overflowed, (*b,); after a step that overflows, the iterate stays
+            where it is.
+        stop: ``STEPS``, or ``OVERFLOW`` if a step from any start overflowed.
     """
 
     points: Float64[np.ndarray, "r *b d"]
@@ -71,21 +73,21 @@ class Trajectory:
 
     @property
     def sign(self) -> Float64[np.ndarray, "r *b"]:
-        """Return the sign of L(p(t)) − L_opt, (r, *b); computed on first use."""
+        """Return the sign of L(p(t)) − L_opt, (r, *b), where L_opt is the risk if all weight is on optimal tokens."""
         return self._signed_risk[0]
 
     @property
     def log_risk(self) -> Float64[np.ndarray, "r *b"]:
-        """Return log |L(p(t)) − L_opt|, (r, *b), L_opt the risk of selecting the optimal tokens exactly."""
+        """Return log |L(p(t)) − L_opt|, (r, *b), where L_opt is the risk if all weight is on the optimal tokens."""
         return self._signed_risk[1]
 
     @property
     def final(self) -> Float64[np.ndarray, "*b d"]:
-        """Return the last iterate, (*b, d)."""
+        """Return the last recorded iterate, (*b, d)."""
         return np.asarray(self.points[-1])
 
     def one_minus_cosine(self, direction: Float64[np.ndarray, "... d"]) -> Float64[np.ndarray, "r ..."]:
-        """Return 1 − cos∠(p(t), direction), (r, *b), without cancellation; NaN at 0."""
+        """Return 1 − cos of the angle of p(t) with ``direction``, (r, *b), without cancellation; NaN where p(t) = 0."""
         unit = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
         return one_minus_cosine_along(self.points, self.norms, unit)
 
@@ -102,18 +104,18 @@ def gradient_descent(
     """Run p(t+1) = p(t) − η ∇L(p(t)) with a constant step η = e^{log_step}, by default 1/L_p.
 
     Args:
-        problem: the problem.
-        start: p(0), one start or a batch of them.
+        problem: keys, scores and loss.
+        start: p(0), (d,), or a batch of starts, (*b, d).
         steps: number of steps.
-        log_step: log η, a single number or one per start.
+        log_step: log η, a single number or a number for each start.
         gradient: the function that computes ∇L: the reference, a kernel or a planted fault.
         record_every: k, to record every k-th iterate, besides the first and the last.
 
     Raises:
-        InvalidInput: shapes that do not fit, a start that is not finite, steps or record_every below their minimum.
+        InvalidInput: shapes do not fit, a start is not finite, or steps or record_every are too small.
     """
     if log_step is None:
-        # If L_p = 0, ∇L = 0 everywhere, so any step has the same effect.
+        # If L_p = 0, then ∇L = 0 everywhere, so every step size has the same effect.
         log_step = -problem.log_smoothness if problem.log_smoothness > -math.inf else 0.0
     return descend(
         problem.keys,
@@ -136,7 +138,7 @@ def normalized_gradient_descent(
     gradient: Gradient = risk.scaled_gradient,
     record_every: int = 1,
 ) -> Trajectory:
-    """Run p(t+1) = p(t) − step · ∇L(p(t)) / ‖∇L(p(t))‖; p stays where the gradient is exactly zero.
+    """Run p(t+1) = p(t) − step · ∇L(p(t)) / ‖∇L(p(t))‖; where the gradient is exactly zero, p does not move.
 
     The arguments and errors are those of :func:`gradient_descent`, with the length of one step in place of log η.
     """
@@ -169,16 +171,18 @@ def descend(
 ) -> Trajectory:
     """Run (normalized) gradient descent from a batch of starts, on one problem or on several of the same shape.
 
-    Everything runs on NumPy, whose fixed costs are smaller than torch's: with the differences kept from step to step a
-    batch of 1000 starts at (n, T, d) = (4, 6, 10) takes 0.65 ms a step (2.3 ms with torch), a single start 0.03 ms.
+    Everything runs on NumPy, whose fixed cost of a call is smaller than torch's. As differences to the selected tokens
+    are kept from step to step, a step from 1000 starts at (n, T, d) = (4, 6, 10) takes 0.65 ms (2.3 ms with torch), and
+    a step from a single start 0.03 ms.
 
     Args:
-        keys: K of one problem, or of stacked problems whose batch axes broadcast against those of ``start``.
+        keys: K, (n, T, d), of one problem; or of several problems, with leading batch axes that broadcast against those
+            of ``start``.
         scores: γ, with batch axes like those of the keys.
         loss: ℓ.
-        start: p(0), one start or a batch of them.
+        start: p(0), (d,), or a batch of starts, (*b, d).
         steps: number of steps.
-        log_step: log of the step size, or of the step length when ``normalized``.
+        log_step: the logarithm of the step size, or of the length of a step if ``normalized``.
         normalized: whether each gradient is divided by its norm.
         gradient: the function that computes ∇L, as for :func:`gradient_descent`.
         record_every: k, to record every k-th iterate, besides the first and the last.
@@ -194,7 +198,7 @@ def descend(
     iterations = np.unique(np.append(np.arange(0, steps + 1, record_every), steps)).astype(np.int64)
     if batch == ():
         single = single_field(keys, scores, loss, gradient)
-        with np.errstate(over="ignore", invalid="ignore"):  # a step that is not representable is reported
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflowing step is reported in the result
             points, log_times, log_norms, ok = iterate(single, start, float(log_steps), normalized, iterations)
     else:
         batched_gradient = batch_field(keys, scores, loss, gradient, batch)
@@ -225,7 +229,7 @@ def _batch_shape(
     steps: int,
     record_every: int,
 ) -> tuple[int, ...]:
-    """Return the shape of the batch, or refuse arguments that do not fit together."""
+    """Return the shape of the batch of starts and problems; refuse arguments that do not fit together."""
     start = np.asarray(start)
     if start.ndim < 1 or start.shape[-1] != keys.shape[-1]:
         raise InvalidInput(f"start: shape {start.shape} does not end in d = {keys.shape[-1]}; give (..., d).")

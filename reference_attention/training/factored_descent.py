@@ -1,8 +1,8 @@
-"""Gradient descent on (K, Q), W = K Qᵀ: K ← K − η ∇L(W) Q, Q ← Q − η ∇L(W)ᵀ K, both from the old factors.
+"""Gradient descent on the factors (K, Q) of W = K Qᵀ: K ← K − η ∇L(W) Q and, from the old K, Q ← Q − η ∇L(W)ᵀ K.
 
-Steps are taken in logarithms, as in :mod:`.descent`. Normalized steps are divided by the joint norm of both gradients:
-dividing each gradient by its own norm would not be gradient descent, and would not conserve KᵀK − QᵀQ even in the limit
-of small steps.
+Steps are computed in logarithms, as in :mod:`.descent`. In normalized steps both gradients, ∇_K = ∇L(W) Q and ∇_Q =
+∇L(W)ᵀ K, are divided by their joint norm (‖∇_K‖² + ‖∇_Q‖²)^½. Dividing each gradient by its own norm would not be
+gradient descent, and would not conserve KᵀK − QᵀQ even in the limit of small steps.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM).
 """
@@ -38,16 +38,17 @@ from reference_attention.training.iteration import LARGEST_LOG_STEP, Gradient, s
 
 @dataclass(frozen=True, eq=False)
 class FactoredTrajectory:
-    """The recorded iterates of a descent on (K, Q); r records.
+    """The r recorded iterates of a descent on the factors (K, Q) of W = K Qᵀ.
 
     Attributes:
-        K, Q: (r, d, m) and (r, e, m).
-        iterations: t, (r,).
-        log_steps: log η of the step from each recorded iterate, (r,).
-        log_gradient_norm: log (‖∇_K‖² + ‖∇_Q‖²)^½, (r,); −inf where both are exactly zero.
-        sign: sign of L(W) − L_opt, (r,).
+        K, Q: the iterates, (r, d, m) and (r, e, m).
+        iterations: the number t of steps before each record, (r,).
+        log_steps: log η of the step that follows each recorded iterate, (r,).
+        log_gradient_norm: log of the joint norm (‖∇_K‖² + ‖∇_Q‖²)^½ of the gradients in K and Q, (r,); −inf where both
+            are exactly zero.
+        sign: sign of L(W) − L_opt, (r,), where L_opt is the risk if all weight is on the optimal tokens.
         log_risk: log |L(W) − L_opt|, (r,).
-        stop: ``STEPS``, or ``OVERFLOW`` when a step was not representable; the iterates stay where they were.
+        stop: ``STEPS``, or ``OVERFLOW`` if a step overflowed; from there on the iterates do not move.
     """
 
     K: Keys
@@ -77,22 +78,23 @@ def factored_gradient_descent(
     rule: FactorRule = factor_gradients,
     record_every: int = 1,
 ) -> FactoredTrajectory:
-    """Run gradient descent on (K, Q); by default each step has a length that provably lowers the risk.
+    """Run gradient descent on the factors (K, Q) of W; by default each step has a size that provably lowers the risk.
 
     Args:
-        data: the data.
-        K: the start, (d, m), for any m.
-        Q: the start, (e, m).
+        data: tokens, queries, labels, head and loss.
+        K: the start of K, (d, m), for any m.
+        Q: the start of Q, (e, m).
         steps: number of steps.
-        log_step: log η of a constant step; by default :func:`.factorization.log_safe_step` of each iterate.
-        length: the length of normalized steps, η = length/(‖∇_K‖² + ‖∇_Q‖²)^½, in place of ``log_step``.
-        gradient: ∇L in vec(W); the reference, a kernel or a planted fault.
+        log_step: log η of a constant step size; by default :func:`.factorization.log_safe_step` at each iterate.
+        length: the length of normalized steps, in place of ``log_step``: η is this length divided by the joint norm of
+            both gradients.
+        gradient: the function that computes ∇L in vec(W): the reference, a kernel or a planted fault.
         rule: the function that turns ∇L(W) into gradients in K and Q.
         record_every: k, to record every k-th iterate, besides the first and the last.
 
     Raises:
-        InvalidInput: a start that does not fit the data, steps or record_every below their minimum, a step that is no
-            number or two kinds of steps.
+        InvalidInput: a start does not fit the data, steps or record_every are too small, a step is not a number, or
+            both ``log_step`` and ``length`` are given.
 
     >>> import numpy as np
     >>> from theorems import QueryDataset, factored_gradient_descent

@@ -1,7 +1,7 @@
-"""Gradient flow on (K, Q), W = K Qᵀ, in arc length: dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K.
+"""Gradient flow on the factors (K, Q) of W = K Qᵀ, in arc length: dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K.
 
-KᵀK − QᵀQ is conserved. Therefore ½(‖K‖² + ‖Q‖²) is the nuclear norm of W up to a bounded difference. The norm of a flow
-is the joint norm (‖K‖² + ‖Q‖²)^½: at norm 1e3, W has a nuclear norm of about 5e5.
+The flow conserves KᵀK − QᵀQ. Therefore ½(‖K‖² + ‖Q‖²) is the nuclear norm of W up to a bounded difference. By the norm
+of (K, Q) we mean the joint norm (‖K‖² + ‖Q‖²)^½: at norm 1e3, W has a nuclear norm of about 5e5.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv 2403.08699.
 """
@@ -38,19 +38,20 @@ from reference_attention.training.iteration import Gradient
 
 @dataclass(frozen=True, eq=False)
 class FactoredFlow:
-    """A gradient flow on (K, Q) at the recorded norms (first passage), followed by its last point; r records.
+    """A gradient flow on the factors (K, Q) of W: points where it first reached the recorded norms, and its last point.
 
     Attributes:
-        K, Q: (r, d, m) and (r, e, m).
-        norms: (‖K‖_F² + ‖Q‖_F²)^½, (r,).
-        arc_length: arc length in the joint norm, (r,).
-        log_gradient_norm: log (‖∇_K‖² + ‖∇_Q‖²)^½, (r,).
-        sign: sign of L(W) − L_opt, (r,).
+        K, Q: the r recorded points, (r, d, m) and (r, e, m).
+        norms: the joint norms (‖K‖_F² + ‖Q‖_F²)^½ of the points, (r,).
+        arc_length: arc length from the start, in the joint norm, (r,).
+        log_gradient_norm: log of the joint norm (‖∇_K‖² + ‖∇_Q‖²)^½ of the gradients in K and Q, (r,).
+        sign: sign of L(W) − L_opt, (r,), where L_opt is the risk if all weight is on the optimal tokens.
         log_risk: log |L(W) − L_opt|, (r,).
-        stop: ``NORM``, ``STATIONARY`` (the flow converges to the finite last point) or ``FAILED``.
-        reason: why it failed, empty otherwise.
-        relative, absolute: tolerances of the solver on the entries of K and Q.
-        evaluations: gradients computed.
+        stop: ``NORM`` (the requested norm was reached), ``STATIONARY`` (the flow converges to the last point) or
+            ``FAILED``.
+        reason: the reason why the flow failed; empty if it did not fail.
+        relative, absolute: the solver's relative and absolute tolerances on the entries of K and Q.
+        evaluations: the number of gradients computed.
     """
 
     K: Keys
@@ -69,22 +70,22 @@ class FactoredFlow:
 
     @cached_property
     def log_time(self) -> Float64[np.ndarray, "r"]:
-        """Return log of the time t = ∫ ds/(‖∇_K‖² + ‖∇_Q‖²)^½, (r,), −inf at the start; computed on first use."""
+        """Return log of the flow's time t at each record, (r,), −inf at the start: t = ∫ ds/(‖∇_K‖² + ‖∇_Q‖²)^½."""
         return self._times()
 
     @cached_property
     def W(self) -> Weights:
-        """Return K Qᵀ, (r, d, e)."""
+        """Return W = K Qᵀ, (r, d, e)."""
         return np.asarray(self.K @ np.swapaxes(self.Q, 1, 2))
 
     @property
     def layout(self) -> Layout:
-        """Return the layout by which K and Q form a point."""
+        """Return the layout that joins K and Q to a single vector, a point of R^{(d+e)m}."""
         return Layout(self.K.shape[1], self.Q.shape[1], self.K.shape[2])
 
     @property
     def points(self) -> Float64[np.ndarray, "r k"]:
-        """Return (K, Q) as points."""
+        """Return each (K, Q) as a point of R^{(d+e)m}, (r, (d + e) m)."""
         return self.layout.join(self.K, self.Q)
 
     @property
@@ -107,17 +108,18 @@ def factored_flow(
     """Follow the gradient flow on (K, Q) until (‖K‖² + ‖Q‖²)^½ = ``norm``, or to a finite stationary point.
 
     Args:
-        data: the data.
-        K: the start, (d, m), for any m.
-        Q: the start, (e, m).
-        norm: the norm at which to stop, larger than the norm of the start.
-        record: norms at which to record the first passage; by default eight per decade.
-        gradient: ∇L in vec(W); the reference, a kernel or a planted fault.
+        data: tokens, queries, labels, head and loss.
+        K: the start of K, (d, m), for any m.
+        Q: the start of Q, (e, m).
+        norm: the joint norm at which to stop, larger than that of the start.
+        record: norms; the point where the flow first reaches each of them is recorded; by default eight norms per
+            decade.
+        gradient: the function that computes ∇L in vec(W): the reference, a kernel or a planted fault.
         rule: the function that turns ∇L(W) into gradients in K and Q.
         relative: relative tolerance of the solver.
 
     Raises:
-        InvalidInput: a start that does not fit the data, a norm that is not larger than that of the start.
+        InvalidInput: a start does not fit the data, or ``norm`` is not larger than the norm of the start.
 
     >>> import numpy as np
     >>> from theorems import QueryDataset, factored_flow

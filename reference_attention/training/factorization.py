@@ -1,7 +1,8 @@
-"""Factors (K, Q) of the key-query weights W = K Qᵀ as one point of R^{(d+e)m}: gradient, Hessian, walls, safe steps.
+"""Factors (K, Q) of the key-query weights W = K Qᵀ as a point of R^{(d+e)m}: gradient, Hessian, walls, safe steps.
 
-∇_K L(K Qᵀ) = ∇L(W) Q and ∇_Q L(K Qᵀ) = ∇L(W)ᵀ K, with the gradient as a log scale and a direction, so that multiplying
-by the factors adds no cancellation or underflow. Along a straight line in (K, Q) logits are quadratic.
+The gradients in K and Q are ∇_K = ∇L(W) Q and ∇_Q = ∇L(W)ᵀ K. As ∇L is given as a log scale and a direction, the
+products with the factors add no cancellation or underflow. Along a straight line in (K, Q) logits are quadratic; a
+*wall* is a place where another term becomes the largest of ∇L (:mod:`.wall_distance`).
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM).
 """
@@ -29,16 +30,16 @@ Keys = Float64[np.ndarray, "*b d m"]
 Queries = Float64[np.ndarray, "*b e m"]
 Weights = Float64[np.ndarray, "*b d e"]
 FactorRule = Callable[[Weights, Keys, Queries], tuple[Keys, Queries]]
-"""A function (∇L(W), K, Q) → the gradients in K and in Q."""
+"""A function (∇L(W), K, Q) → (gradient in K, gradient in Q)."""
 
 
 def factor_gradients(gradient: Weights, K: Keys, Q: Queries) -> tuple[Keys, Queries]:
-    """Return ∇_K = ∇L(W) Q and ∇_Q = ∇L(W)ᵀ K, in the unit of the given gradient."""
+    """Return ∇_K = ∇L(W) Q and ∇_Q = ∇L(W)ᵀ K for the gradient ∇L(W), or for a multiple of it the same multiples."""
     return gradient @ Q, np.swapaxes(gradient, -1, -2) @ K
 
 
 def imbalance(K: Keys, Q: Queries) -> Float64[np.ndarray, "*b m m"]:
-    """Return Δ = KᵀK − QᵀQ, which the gradient flow conserves."""
+    """Return the imbalance KᵀK − QᵀQ, which the gradient flow on (K, Q) conserves."""
     return np.asarray(np.swapaxes(K, -1, -2) @ K - np.swapaxes(Q, -1, -2) @ Q)
 
 
@@ -46,7 +47,7 @@ def checked_factors(data: QueryDataset, K: ArrayLike, Q: ArrayLike) -> tuple[Key
     """Return K (d, m) and Q (e, m) as read-only float64 arrays.
 
     Raises:
-        InvalidInput: shapes that do not fit the data or each other, NaN or infinite entries.
+        InvalidInput: the shapes do not fit the data or each other, or an entry is NaN or infinite.
     """
     d, e = data.shape
     K = checked_array("K", K, (d, "m"))
@@ -55,7 +56,7 @@ def checked_factors(data: QueryDataset, K: ArrayLike, Q: ArrayLike) -> tuple[Key
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of K (d, m) and Q (e, m) in a point of length (d + e) m: row by row, K first."""
+    """The layout of K, (d, m), and Q, (e, m), in a vector of length (d + e) m (a point): row by row, K first."""
 
     d: int
     e: int
@@ -67,17 +68,17 @@ class Layout:
         return np.concatenate([K.reshape(*batch, -1), Q.reshape(*batch, -1)], axis=-1)
 
     def split(self, points: Float64[np.ndarray, "*b k"]) -> tuple[Keys, Queries]:
-        """Return K and Q of a point or of points."""
+        """Return the K and Q that a point, or each of several points, consists of."""
         batch, at = points.shape[:-1], self.d * self.m
         return points[..., :at].reshape(*batch, self.d, self.m), points[..., at:].reshape(*batch, self.e, self.m)
 
     def weights(self, points: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b de"]:
-        """Return vec(K Qᵀ)."""
+        """Return vec(K Qᵀ) of points, (*b, d·e)."""
         K, Q = self.split(points)
         return np.asarray((K @ np.swapaxes(Q, -1, -2)).reshape(*points.shape[:-1], -1))
 
     def derivative(self, point: Point) -> Float64[np.ndarray, "de k"]:
-        """Return the derivative of vec(K Qᵀ) with respect to the point: dW = dK Qᵀ + K dQᵀ."""
+        """Return the Jacobian of vec(K Qᵀ) with respect to the point (K, Q), from dW = dK Qᵀ + K dQᵀ."""
         K, Q = self.split(point)
         of_q = np.einsum("bB,ak->abBk", np.eye(self.e), K).reshape(self.d * self.e, self.e * self.m)
         return np.concatenate([np.kron(np.eye(self.d), Q), of_q], axis=1)
@@ -86,7 +87,7 @@ class Layout:
 def factored_slope(
     problem: Problem, layout: Layout, gradient: Gradient = risk.scaled_gradient, rule: FactorRule = factor_gradients
 ) -> Slope:
-    """Return the slope that the gradient flow on (K, Q) follows; the unit of length is 1/√(size of the keys)."""
+    """Return L(K Qᵀ) as a function of points (K, Q), in the form that a solver of its gradient flow needs."""
     of_weights = single_field(problem.keys, problem.scores, problem.loss, gradient)
     hessian = newton_field(problem.keys, problem.scores, problem.loss)
     exact = gradient is risk.scaled_gradient and rule is factor_gradients
@@ -99,7 +100,7 @@ def factored_slope(
     def newton(point: Point) -> tuple[float, Point, Square]:
         log_scale, direction, curvature = hessian(layout.weights(point))
         by_point, G = layout.derivative(point), direction.reshape(layout.d, layout.e)
-        # The Hessian has two parts: 2 ⟨∇L, dK dQᵀ⟩, and the curvature of L along dW.
+        # The second derivative has two parts: 2 ⟨∇L, dK dQᵀ⟩, and the second derivative of L along dW = dK Qᵀ + K dQᵀ.
         at, cross = layout.d * layout.m, np.kron(G, np.eye(layout.m))
         second = by_point.T @ curvature @ by_point
         second[:at, at:] += cross
@@ -120,18 +121,18 @@ def factored_slope(
 
 
 class QuadraticWallDistance(WallDistance):
-    """The walls ahead of points (K, Q).
+    """The distances from points (K, Q) to walls, where another term becomes the largest of ∇L.
 
-    Logits are quadratic along a straight piece, and so is the amount by which one logit gains on another.
+    Along a straight line in (K, Q) logits are quadratic, and so is the amount by which one logit gains on another.
     """
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
-        """Take the problem, and the layout of (K, Q) in a point."""
+        """Store the problem, and the layout of (K, Q) in a point."""
         super().__init__(problem)
         self._layout = layout
 
     def arc(self, p: Point, velocity: Point) -> float:
-        """Return the least arc at which another term of ∇L is e^ROOM times the term that is largest at p."""
+        """Return the length from p along ``velocity`` to where another term of ∇L is e^ROOM times the largest at p."""
         layout, (K, Q), (U, V) = self._layout, self._layout.split(p), self._layout.split(velocity)
         differences, logs = self.terms(layout.weights(p))
         rates, bends = (
@@ -146,16 +147,17 @@ class QuadraticWallDistance(WallDistance):
 def first_passage(
     gap: Float64[np.ndarray, "*b"], rate: Float64[np.ndarray, "*b"], bend: Float64[np.ndarray, "*b"]
 ) -> Float64[np.ndarray, "*b"]:
-    """Return the least s > 0 with rate s + bend s² = gap > 0; infinite where there is none."""
+    """Return the least s > 0 with rate s + bend s² = gap, for gap > 0; infinite where there is none."""
     with np.errstate(all="ignore"):
         discriminant = rate * rate + 4 * bend * gap
-        # 2 gap/(rate + √…), the root that does not cancel and is the smaller positive one where both are positive.
+        # The root 2 gap/(rate + √discriminant) is computed without cancellation, and is the smaller one if both are
+        # positive.
         below = rate + np.sqrt(np.maximum(discriminant, 0.0))
         return np.asarray(np.where((discriminant >= 0) & (below > 0), 2 * gap / below, math.inf))
 
 
 def log_curvatures(problem: Problem) -> tuple[float, float]:
-    """Return log L̂ and log c: ∇L(W) is L̂-Lipschitz and ‖∇L(W)‖_F ≤ c; −∞ where ∇L = 0 throughout.
+    """Return log L̂ and log c, where ∇L(W) is L̂-Lipschitz and ‖∇L(W)‖_F ≤ c; −∞ if ∇L = 0 everywhere.
 
         L̂ = (1/n) Σ_i (M0 R_i² D_i² + 2 M1 R_i D_i²)/16,    c = (1/n) Σ_i M1 R_i D_i/4,
 
@@ -177,24 +179,25 @@ def log_curvatures(problem: Problem) -> tuple[float, float]:
 
 
 def log_safe_step(problem: Problem, K: Keys, Q: Queries, log_gradient: float) -> float:
-    """Return log of the step η = 1/(2 L̂ (M + r)² + c), r = ‖∇L(K, Q)‖/(2 L̂ M² + c), M = max(‖K‖_op, ‖Q‖_op).
+    """Return log η of a step size η at which a gradient step from (K, Q) provably lowers the risk.
 
-    With L̂ and c of :func:`log_curvatures`, ∇L(K, Q) has at most the Lipschitz constant 2 L̂ M² + c at a point. M grows
-    by at most η‖∇L(K, Q)‖ ≤ r along the step, so L falls by at least (η/2)‖∇L(K, Q)‖². If the constant is 0, the
-    gradient is 0, too, and every step has the same effect.
+    With L̂ and c of :func:`log_curvatures`, M = max(‖K‖_op, ‖Q‖_op), g the joint norm of the gradients in K and Q, and
+    r = g/(2 L̂ M² + c), the step size is η = 1/(2 L̂ (M + r)² + c). Indeed the gradient in (K, Q) has at a point at
+    most the local Lipschitz constant 2 L̂ M² + c, and M grows by at most ηg ≤ r along the step. So L falls by at least
+    ηg²/2. If 2 L̂ M² + c = 0, then the gradient is 0, every step has the same effect, and log η = 0.
 
     Args:
-        problem: the problem.
-        K: (d, m).
-        Q: (e, m).
-        log_gradient: log ‖(∇_K, ∇_Q)‖ at (K, Q).
+        problem: the problem with the keys vec(x_it z_iᵀ).
+        K: the factor K, (d, m).
+        Q: the factor Q, (e, m).
+        log_gradient: log g, g = (‖∇_K‖² + ‖∇_Q‖²)^½ at (K, Q).
     """
     log_smooth, log_steep = log_curvatures(problem)
     return safe_step_of(log_smooth, log_steep, K, Q, log_gradient)
 
 
 def safe_step_of(log_smooth: float, log_steep: float, K: Keys, Q: Queries, log_gradient: float) -> float:
-    """Return :func:`log_safe_step`, given log L̂ and log c."""
+    """Return :func:`log_safe_step`, given the results log L̂ and log c of :func:`log_curvatures`."""
     size = max(float(np.linalg.norm(K, 2)), float(np.linalg.norm(Q, 2)))
 
     def log_constant(log_size: float) -> float:
@@ -208,7 +211,7 @@ def safe_step_of(log_smooth: float, log_steep: float, K: Keys, Q: Queries, log_g
 
 
 def refuse_start(norm: float, begin: float) -> None:
-    """Raise unless the norm at which a flow ends is finite and larger than the norm of its start.
+    """Refuse a final norm of a flow that is not finite, or not larger than the norm of its start, ``begin``.
 
     Raises:
         InvalidInput: the norm is not finite or not larger than ``begin``.

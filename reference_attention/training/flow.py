@@ -1,7 +1,8 @@
-"""Gradient flow in arc length, followed to norms at which the limit of its direction is visible.
+"""Gradient flow in arc length, followed to norms ‖p‖ at which the limit of its direction is visible.
 
-dp/dt = −∇L(p) and dp/ds = −∇L/‖∇L‖ have the same curve; in arc length s the exponentially vanishing gradient plays no
-role, and in u = log(1 + κ s) (κ the size of the keys) a norm of 10⁶ is a few hundred solver steps away.
+The flow dp/dt = −∇L(p) moves along the same curve as dp/ds = −∇L/‖∇L‖, where s is the arc length. In this form the
+exponentially vanishing gradient does not slow the solver down, and in the variable u = log(1 + κ s), κ the size of the
+keys, a norm of 10⁶ is reached in a few hundred solver steps.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2-4; scipy.integrate (LSODA, BDF, Radau).
 """
@@ -32,30 +33,33 @@ from reference_attention.training.slope import slope_of
 __all__ = ["ABSOLUTE", "METHODS", "RELATIVE", "Flow", "gradient_flow"]
 
 METHODS = {"LSODA": (LSODA, 10_000), "BDF": (BDF, 3_000), "Radau": (Radau, 1_000)}
-"""The solvers and their largest numbers of steps, tried in this order; a solver is used only if the previous one fails.
-A flow to norm 10⁶ takes a few hundred steps of LSODA, or thousands from a start of norm 10³ and more."""
+"""The solvers by name, each with its largest number of steps. They are tried in this order; a solver is used only if
+the previous one fails. A flow to norm 10⁶ takes a few hundred steps of LSODA, or thousands from a start of norm 10³ and
+more."""
 
 RELATIVE = 1e-9
-"""Relative tolerance of the solver: it allows an error of 10⁻³ at ‖p‖ = 10⁶, where the path is O(1) from the ray."""
+"""Relative tolerance of the solver. It allows an error of 10⁻³ in p at ‖p‖ = 10⁶, where the path is at a distance of
+about 1 from its limiting ray."""
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """A gradient flow at the recorded norms (first passage), followed by its last point; there are r records.
+    """A gradient flow: r recorded points, where it first reached the recorded norms, and its last point.
 
     Attributes:
-        points: p, (r, d).
+        points: the recorded points p, (r, d).
         norms: ‖p‖, (r,).
-        arc_length: s, (r,).
+        arc_length: the arc length s from the start, (r,).
         log_gradient_norm: log ‖∇L‖, (r,).
-        sign: sign of L(p) − L_α, (r,).
+        sign: sign of L(p) − L_α, (r,), where L_α is the risk if all weight is on the tokens α.
         log_risk: log |L(p) − L_α|, (r,).
-        stop: ``NORM``, ``STATIONARY`` (the flow converges to the finite last point) or ``FAILED``.
-        reason: why it failed, empty otherwise.
-        method: the solver that succeeded.
-        relative, absolute: the solver's tolerances on the coordinates of p; in the frame of ``axis`` if an axis is
-            given.
-        evaluations: gradients computed, over all methods tried.
+        stop: ``NORM`` (the requested norm was reached), ``STATIONARY`` (the flow converges to the last point) or
+            ``FAILED``.
+        reason: the reason why the flow failed; empty if it did not fail.
+        method: the name of the solver that succeeded, or of the last one tried.
+        relative, absolute: the solver's tolerances on the coordinates of p; on coordinates in a frame that begins with
+            ``axis`` if an axis was given.
+        evaluations: the number of gradients computed by all solvers tried.
     """
 
     points: Float64[np.ndarray, "r d"]
@@ -74,7 +78,7 @@ class Flow:
 
     @cached_property
     def log_time(self) -> Float64[np.ndarray, "r"]:
-        """Return log of the time t = ∫ ds/‖∇L‖, (r,), −inf at the start; computed on first use."""
+        """Return the logarithm of the flow's time t = ∫ ds/‖∇L‖ at each record, (r,); −inf at the start."""
         return self._times()
 
     @property
@@ -90,7 +94,7 @@ class Flow:
     reached = FormerName("reached_norm")
 
     def one_minus_cosine(self, direction: Point) -> Float64[np.ndarray, "r"]:
-        """Return 1 − cos∠(p, direction), (r,), without cancellation; NaN at 0."""
+        """Return 1 − cos of the angle between p and ``direction``, (r,), without cancellation; NaN where p = 0."""
         return one_minus_cosine_along(self.points, self.norms, direction / np.linalg.norm(direction))
 
 
@@ -109,20 +113,23 @@ def gradient_flow(
     """Follow dp/dt = −∇L(p) from ``start`` until ‖p‖ = ``norm`` or to a finite stationary point.
 
     Args:
-        problem: the problem.
+        problem: keys, scores and loss.
         start: p(0), (d,).
         norm: the norm at which to stop, larger than ‖start‖.
-        record: norms at which to record the first passage; by default eight per decade.
-        gradient: the function that computes ∇L: the reference, a kernel or a planted fault. The analytic Jacobian is
-            used for the default.
-        alpha: the tokens that the recorded risk is compared with, the optimal ones by default.
+        record: norms; the point where the flow first reaches each of them is recorded; by default eight norms per
+            decade.
+        gradient: the function that computes ∇L: the reference, a kernel or a planted fault. The solver gets the exact
+            Jacobian only for the default.
+        alpha: the tokens α of L_α, with which the recorded risk is compared; the optimal tokens by default.
         relative: relative tolerance of the solver, see :data:`RELATIVE`.
-        axis: a direction, (d,); the solver then works in an orthogonal frame that begins with it, so that ``relative``
-            refers to the part of p orthogonal to it and not to ‖p‖, which may be 10⁹ times larger.
-        absolute: absolute tolerance of the solver, at least the rounding of p at ``norm`` and 10⁻¹⁰ of a logit.
+        axis: a direction, (d,). If it is given, the solver works in an orthonormal basis that begins with it, so that
+            ``relative`` refers to the part of p orthogonal to the axis and not to ‖p‖, which may be 10⁹ times larger.
+        absolute: absolute tolerance of the solver; a tolerance below the rounding of p at ``norm``, or below what
+            changes a logit by 10⁻¹⁰, is raised to it.
 
     Raises:
-        InvalidInput: a start of the wrong shape or not finite, a norm that is not larger than that of the start.
+        InvalidInput: the start has the wrong shape or is not finite, or ``norm`` is not larger than the norm of the
+            start.
     """
     start = np.array(start, dtype=np.float64)
     if start.shape != (problem.d,) or not np.isfinite(start).all():
@@ -167,10 +174,10 @@ def gradient_flow(
 
 
 def follow(tracer: Tracer) -> tuple[str, Stop, str]:
-    """Return the name of the solver that succeeded, or of the last one tried; how it ended; and a reason.
+    """Run the solvers until one succeeds; return the name of the last one run, how it ended, and a reason.
 
-    The solvers of :data:`METHODS` are tried in order. The reason says why the last one failed if all fail, and is empty
-    otherwise.
+    The solvers of :data:`METHODS` are run in order. The reason says why each solver failed if none succeeds, and is
+    empty otherwise.
     """
     reasons, name, stop = [], "", Stop.FAILED
     for name in METHODS:
@@ -179,5 +186,5 @@ def follow(tracer: Tracer) -> tuple[str, Stop, str]:
             return name, stop, ""
         reasons.append(f"{name}: {reason}")
         if reason.startswith(UNRESOLVED):
-            break  # another method would meet the same rounding
+            break  # another solver would meet the same rounding errors
     return name, stop, "; ".join(reasons)

@@ -24,15 +24,17 @@ from reference_attention.training.derivatives import (
 )
 
 Gradient = Callable[[Array, Array, Loss, Array], ScaledGradient]
-"""A function (keys, scores, loss, p) → ∇L, in the shapes of :func:`reference_attention.risk.scaled_gradient`."""
+"""A function (keys, scores, loss, p) → ∇L, with the shapes of :func:`reference_attention.risk.scaled_gradient`."""
 
 LARGEST_LOG_STEP = 700.0
-"""Logarithm of the largest step; a step beyond e^700 is not representable."""
+"""Logarithm of the largest factor by which a direction is multiplied; a step with a larger factor counts as an
+overflow."""
 
 Iterates = tuple[
     Float64[np.ndarray, "r *b d"], Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"], Bool[np.ndarray, "*b"]
 ]
-"""Points, log times, log gradient norms, and a mask of the starts that stayed representable."""
+"""The recorded points, the logarithms of the sums of step sizes so far, log ‖∇L‖, and a mask of the starts from which
+no step overflowed."""
 
 
 def single_field(
@@ -42,7 +44,7 @@ def single_field(
     gradient: Gradient,
     span: Span | None = None,
 ) -> GradientField:
-    """Return the gradient of one problem as a function of p (d,), or of its coordinates in ``span``."""
+    """Return the gradient of one problem as a function of p, (d,), or of the coordinates of p in ``span``."""
     if gradient is risk.scaled_gradient:
         return gradient_field(keys, scores, loss, span)
     if span is not None:
@@ -62,7 +64,7 @@ def batch_field(
     gradient: Gradient,
     batch: tuple[int, ...],
 ) -> BatchField:
-    """Return the gradient of one or several problems as a function of a batch of points (b, d)."""
+    """Return the gradients of one or several problems as a function of a batch of points, (b, d)."""
 
     def flat(array: Float64[np.ndarray, "..."], axes: int) -> Float64[np.ndarray, "..."]:
         shape = array.shape[-axes:]
@@ -70,7 +72,7 @@ def batch_field(
 
     if gradient is risk.scaled_gradient:
         return BatchedGradient(flat(keys, 3), flat(scores, 2), loss)
-    # A problem shared by all starts stays unbatched: that is cheaper for the kernel.
+    # If all starts share a problem, it is passed once and not repeated for each start: that is cheaper for a kernel.
     batch_keys = keys if keys.ndim == 3 else flat(keys, 3)
     batch_scores = scores if scores.ndim == 2 else flat(scores, 2)
 
@@ -84,7 +86,7 @@ def batch_field(
 def iterate(
     field: GradientField, p: Point, log_step: float, normalized: bool, iterations: Int64[np.ndarray, "r"]
 ) -> Iterates:
-    """Run (normalized) gradient descent from one start and return the iterates at the given iterations."""
+    """Run (normalized) gradient descent from one start, and return the iterates at the given numbers of steps."""
     records = len(iterations)
     points, log_norms, log_times = np.empty((records, len(p))), np.empty(records), np.empty(records)
     log_time, record, ok = -math.inf, 0, True
@@ -116,7 +118,7 @@ def iterate_batch(
     normalized: bool,
     iterations: Int64[np.ndarray, "r"],
 ) -> Iterates:
-    """Run (normalized) gradient descent from a batch of starts and return the iterates at the given iterations."""
+    """Run (normalized) gradient descent from a batch of starts; return the iterates at the given numbers of steps."""
     records = len(iterations)
     points = np.empty((records, *p.shape))
     log_norms, log_times = np.empty((records, len(p))), np.empty((records, len(p)))
@@ -161,15 +163,15 @@ def signed_excess(
     budget: int = 2_000_000,
     alpha: Int64[np.ndarray, "... n"] | None = None,
 ) -> tuple[Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"]]:
-    """Return sign and logarithm of L(p) − L_α at every recorded point, in blocks of at most ``budget`` entries.
+    """Return sign and logarithm of L(p) − L_α at every recorded point, L_α the risk if all weight is on α.
 
     Args:
-        keys: K of one problem, or of several problems with the batch axes of the points.
+        keys: K of one problem, or of several problems with the batch axes ``*b`` of the points.
         scores: γ, with the same batch axes as the keys.
         loss: ℓ.
-        points: the recorded points.
-        budget: largest number of entries of the differences between keys and selected keys.
-        alpha: the tokens to compare with, by default the optimal ones.
+        points: the r recorded points, (r, *b, d).
+        budget: largest number of entries of key differences that are computed at a time, to limit memory.
+        alpha: the tokens α of L_α; by default the optimal tokens.
     """
     optimal = scores.argmax(axis=-1) if alpha is None else alpha
     at_once = max(1, budget * len(points) // max(1, points.size * keys.shape[-3] * keys.shape[-2]))

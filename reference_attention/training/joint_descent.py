@@ -1,7 +1,8 @@
-"""Gradient descent on head and prompt together, as in Figure 3; accurate where the softmax is saturated.
+"""Gradient descent on head and prompt together, as in Figure 3, accurate also where the softmax is saturated.
 
-The gradient in v is weighted by |ℓ'| in logarithms, and the gradient in p comes from
-:func:`reference_attention.risk.scaled_gradient` with the current head's scores, so neither cancels nor underflows.
+The gradient in v is computed with |ℓ'| in logarithms, and the gradient in p by
+:func:`reference_attention.risk.scaled_gradient` with the scores of the current head. So neither gradient cancels or
+underflows.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3.
 """
@@ -27,7 +28,7 @@ HeadGradient = Callable[[Array, Array, Array], ScaledGradient]
 
 @dataclass(frozen=True, eq=False)
 class JointTrajectory:
-    """Iterates of head and prompt.
+    """The iterates of head and prompt of a joint descent.
 
     Attributes:
         heads: v(0), …, v(steps), shape (steps+1, d).
@@ -41,7 +42,11 @@ class JointTrajectory:
 def head_gradient(
     tokens: Float64[np.ndarray, "n T d"], weights: Float64[np.ndarray, "n T"], v: Float64[np.ndarray, "d"]
 ) -> ScaledGradient:
-    """Return ∇_v L = −(1/n) Σ_i |ℓ'(v·z_i^p)| z_i^p as a log scale and a direction."""
+    """Return ∇_v L as a log scale and a direction, for the logistic loss.
+
+    With the softmax weights s_it and the signed tokens z_it = Y_i x_it, let a_i = Σ_t s_it z_it be the attended tokens;
+    then ∇_v L = −(1/n) Σ_i |ℓ'(v·a_i)| a_i.
+    """
     features = np.sum(weights[..., None] * tokens, axis=1)
     slopes = loss_named("logistic").log_slope(features @ v)
     scale = float(np.max(slopes))
@@ -63,20 +68,20 @@ def joint_descent(
     gradient: Gradient = reference.scaled_gradient,
     by_head: HeadGradient = head_gradient,
 ) -> JointTrajectory:
-    """Run simultaneous descent v ← v − η_v ∇_v L, p ← p − η_p ∇_p L with the logistic loss.
+    """Run the simultaneous descent v ← v − η_v ∇_v L, p ← p − η_p ∇_p L with the logistic loss.
 
     Args:
         tokens: signed tokens Y_i x_it, (n, T, d).
-        keys: (n, T, k).
-        head: v(0), (d,).
-        prompt: p(0), (k,).
+        keys: the keys k_it, (n, T, k).
+        head: the first head v(0), (d,).
+        prompt: the first prompt p(0), (k,).
         steps: number of steps.
-        head_step: η_v.
-        prompt_step: η_p.
-        normalized: divide each gradient by its own norm (Figure 3 has η = 0.1 for both); a zero gradient moves nothing.
-        weights: the softmax under test.
-        gradient: the gradient in p under test, as a function of keys, the scores Y_i x_it·v, loss and p.
-        by_head: the gradient in v under test, as a function of signed tokens, weights and v.
+        head_step: the step size η_v of the head.
+        prompt_step: the step size η_p of the prompt.
+        normalized: whether each gradient is divided by its own norm, as in Figure 3, where both steps have length 0.1.
+        weights: the function (keys, p) → softmax weights under test.
+        gradient: the function (keys, scores, loss, p) → ∇_p L under test, with the scores Y_i x_it·v.
+        by_head: the function (signed tokens, weights, v) → ∇_v L under test.
     """
     loss = loss_named("logistic")
     heads = np.empty((steps + 1, head.size))
@@ -93,7 +98,7 @@ def joint_descent(
 
 
 def _step(by: ScaledGradient, size: float, normalized: bool) -> Float64[np.ndarray, "d"]:
-    """Return ``size`` times the gradient, normalized or not; 0 if the gradient is 0."""
+    """Return ``size`` times the gradient ``by``, divided by its norm if ``normalized``; 0 if the gradient is 0."""
     norm = float(np.linalg.norm(by.direction))
     if norm == 0:
         return np.zeros_like(by.direction)

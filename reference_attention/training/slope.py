@@ -1,4 +1,4 @@
-"""The function that a flow descends: gradient, Hessian, and the arc over which one term dominates the gradient."""
+"""The function that a gradient flow descends: its gradient and Hessian, and how far one term dominates the gradient."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from reference_attention.training.iteration import Gradient, single_field
 from reference_attention.training.wall_distance import WallDistance
 
 UNSEEN = 1e-13
-"""Ratio to the largest curvature below which a curvature is a rounding error; Newton steps ignore its direction."""
+"""Share of the largest curvature below which a curvature counts as a rounding error; Newton steps leave its direction
+out."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """A function of points, in the form that a tracer of its gradient flow needs.
+    """A function L of points p, in the form that the integration of its gradient flow needs.
 
     Attributes:
-        field: p ↦ ∇L as a log scale and a direction.
-        newton: p ↦ ∇L as a log scale and a direction, and the Hessian; ``None`` if there is no formula for the Hessian.
-        arc: (p, unit velocity) ↦ the length of the straight piece from p up to where another term of ∇L dominates.
-        scale: a number such that a step of 1/scale from the origin changes a logit by about one.
-        unit: a power of two; arc lengths are measured in units of its inverse.
-        rank: p ↦ the number of independent directions in which logits change at p.
+        field: the function p ↦ ∇L, as a log scale and a direction.
+        newton: the function p ↦ ∇L, as a log scale and a direction, and the Hessian divided by the same scale; ``None``
+            if there is no formula for the Hessian.
+        arc: the function (p, unit vector) ↦ the distance from p along the unit vector to where another term dominates
+            ∇L.
+        scale: a number such that a step of length 1/scale from the origin changes a logit by about one.
+        unit: a power of two near ``scale``; arc lengths are measured in units of its inverse.
+        rank: the function p ↦ number of independent directions in which logit differences change at p.
     """
 
     field: GradientField
@@ -40,7 +43,7 @@ class Slope:
 
 
 def slope_of(problem: Problem, gradient: Gradient = risk.scaled_gradient, span: Span | None = None) -> Slope:
-    """Return the slope of a problem's risk, computed with ``gradient``, in coordinates of ``span`` if one is given."""
+    """Return the risk of a problem as a :class:`Slope`, with the given gradient, in coordinates of a given ``span``."""
     rank = int(np.linalg.matrix_rank((problem.keys - problem.keys[:, :1]).reshape(-1, problem.d), rtol=UNSEEN))
     is_risk_gradient = gradient is risk.scaled_gradient
     return Slope(

@@ -24,15 +24,16 @@ from reference_attention.training.iteration import LARGEST_LOG_STEP, Gradient, b
 
 Batch = Float64[np.ndarray, "b d"]
 Direction = Callable[[Float64[np.ndarray, "*b d"], Norm], Float64[np.ndarray, "*b d"]]
-"""A function (x, norm) → Δ, the unit step of steepest ascent along the gradient x."""
+"""A function (x, norm) → Δ, where Δ is the step of unit norm with the largest ⟨x, Δ⟩."""
 
 
 def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np.ndarray, "*b d"]:
-    """Return argmax ⟨x, Δ⟩ over ‖Δ‖ ≤ 1: sign x for q = ∞, the largest coordinate for q = 1; 0 where x is 0.
+    """Return the Δ with ‖Δ‖ ≤ 1 that maximises ⟨x, Δ⟩; 0 where x is 0.
 
-    For a matrix U S Vᵀ the direction is the orthogonal factor U Vᵀ in the spectral norm, and u vᵀ of the first singular
-    pair in the nuclear norm. If the norm is the largest row (or column), each row is divided by its length; if it is
-    the sum of rows, only the longest row is nonzero.
+    For ‖·‖_∞ the result is sign x, for ‖·‖_1 the sign of the largest coordinate of x, with 0 elsewhere. For a matrix x
+    = U S Vᵀ (singular value decomposition) the result is U Vᵀ in the spectral norm, and u vᵀ of the first singular
+    vectors in the nuclear norm. If the norm is the largest length of a row (or column), each row of x is divided by its
+    length; if it is the sum of the rows' lengths, only the longest row of the result is nonzero.
     """
     if isinstance(norm, Schatten):
         return np.asarray(orthogonal_factor(norm.matrices(x), first=norm.power == 1).reshape(x.shape))
@@ -53,7 +54,7 @@ def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np
 
 
 def block_direction(x: Float64[np.ndarray, "*b d"], norm: Blocks) -> Float64[np.ndarray, "*b d"]:
-    """Return every block divided by its ‖·‖_2, or, for the sum of blocks, only the longest block; 0 for zero blocks."""
+    """Return :func:`steepest_direction` for norms of blocks: every block, or the longest, divided by its ‖·‖_2."""
     size = norm.sizes(x)
     if norm.power == 1:
         size = np.where(np.arange(size.shape[-1]) == size.argmax(axis=-1)[..., None], size, 0.0)
@@ -62,11 +63,11 @@ def block_direction(x: Float64[np.ndarray, "*b d"], norm: Blocks) -> Float64[np.
 
 
 def orthogonal_factor(matrices: Float64[np.ndarray, "*b k l"], *, first: bool = False) -> Float64[np.ndarray, "*b k l"]:
-    """Return U Vᵀ of each matrix, over the singular values that exceed the rounding of the largest.
+    """Return U Vᵀ for each matrix U S Vᵀ, restricted to singular values above the rounding error of the largest.
 
     Args:
-        matrices: (*b, k, l).
-        first: whether only the largest singular value counts.
+        matrices: the matrices, (*b, k, l).
+        first: whether to restrict U Vᵀ to the largest singular value.
     """
     if matrices.shape[-1] == 1:
         length = np.sqrt((matrices * matrices).sum(axis=-2, keepdims=True))
@@ -89,22 +90,23 @@ def steepest_descent(
 ) -> Float64[np.ndarray, "r b d"]:
     """Run steepest descent p(t+1) = p(t) + η_t Δ_t with momentum, and return all iterates.
 
-    Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1, M_t = β M_{t−1} + (1 − β) ∇L(p(t)), M_{−1} = 0.
+    The step Δ_t maximises ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1, where M_t = β M_{t−1} + (1 − β) ∇L(p(t)), M_{−1} = 0, is the mean of
+    past gradients.
 
     Args:
-        problem: the problem.
-        start: p(0), a batch of starts.
-        lengths: η_t, one for each step.
-        norm: q ≥ 1 of ‖·‖_q, or a norm of matrices.
+        problem: keys, scores and loss.
+        start: p(0), a batch of starts, (b, d).
+        lengths: the lengths η_t of the steps, (t,).
+        norm: the norm ‖·‖: the power q ≥ 1 of ‖·‖_q, or a norm of matrices.
         momentum: β, in [0, 1).
         gradient: the function that computes ∇L: the reference, a kernel or a planted fault.
-        direction: the function that gives Δ, for planted faults; only the default is steepest descent.
+        direction: the function that computes Δ_t, replaceable by planted faults; only the default is steepest descent.
 
     Returns:
-        p(0) … p(t), t + 1 of them.
+        The iterates p(0), …, p(t), (t + 1, b, d).
 
     Raises:
-        InvalidInput: a norm below 1, or a momentum out of range.
+        InvalidInput: q is below 1, or the momentum is outside [0, 1).
     """
     field = batch_field(problem.keys, problem.scores, problem.loss, gradient, start.shape[:-1])
     return steepest_steps(field, start, lengths, norm, momentum, direction)
@@ -118,12 +120,13 @@ def steepest_steps(
     momentum: float,
     direction: Direction = steepest_direction,
 ) -> Float64[np.ndarray, "r b d"]:
-    """Run the iteration of :func:`steepest_descent` with the gradients of ``field``, and return all iterates.
+    """Run the iteration of :func:`steepest_descent` with any function for the gradient, and return all iterates.
 
-    ``field`` returns the gradients at a batch of points, as log scales and directions.
+    The function ``field`` maps a batch of points to their gradients, as log scales and directions; the other arguments
+    are those of :func:`steepest_descent`.
 
     Raises:
-        InvalidInput: a norm below 1, or a momentum out of range.
+        InvalidInput: q is below 1, or the momentum is outside [0, 1).
     """
     if not ((isinstance(norm, Schatten | Blocks) or norm >= 1) and 0 <= momentum < 1):
         raise InvalidInput(f"norm, momentum: {norm}, {momentum}; give q ≥ 1 and 0 ≤ β < 1.")
@@ -151,23 +154,23 @@ def mirror_descent(
     normalized: bool = False,
     gradient: Gradient = risk.scaled_gradient,
 ) -> Float64[np.ndarray, "r b d"]:
-    """Run mirror descent ∇ψ(p(t+1)) = ∇ψ(p(t)) − η∇L(p(t)), ψ = ‖p‖_q^q/q, and return the dual points.
+    """Run mirror descent ∇ψ(p(t+1)) = ∇ψ(p(t)) − η∇L(p(t)), ψ = ‖p‖_q^q/q, and return the dual points ∇ψ(p(t)).
 
     Args:
-        problem: the problem.
-        start: p(0), a batch of starts.
+        problem: keys, scores and loss.
+        start: p(0), a batch of starts, (b, d).
         steps: number of steps.
         log_step: log η.
-        norm: q, 1 < q < ∞.
-        normalized: whether ∇L is divided by ‖∇L‖_{q'}, 1/q + 1/q' = 1.
+        norm: the power q of the potential ψ, 1 < q < ∞.
+        normalized: whether ∇L is divided by its dual norm ‖∇L‖_{q'}, 1/q + 1/q' = 1.
         gradient: the function that computes ∇L: the reference, a kernel or a planted fault.
 
     Returns:
-        The dual points z(0) … z(steps), z = ∇ψ(p), entries sign(p_j)|p_j|^{q−1}; :func:`primal_point` gives p. Steps
-            are at most e^700, as longer ones are not representable.
+        The dual points z(0), …, z(steps), (steps + 1, b, d), where z = ∇ψ(p) has the entries sign(p_j)|p_j|^{q−1};
+            :func:`primal_point` gives p. The factor of a direction is at most e^700, so that steps stay representable.
 
     Raises:
-        InvalidInput: a norm out of range.
+        InvalidInput: q is not between 1 and ∞.
     """
     if not 1 < norm < math.inf:
         raise InvalidInput(f"norm: {norm}; give 1 < q < ∞, where ‖p‖_q^q has a gradient with an inverse.")
@@ -177,7 +180,7 @@ def mirror_descent(
     for t in range(steps):
         log_scale, direction = field(primal_point(z, norm))
         if normalized:
-            # Compute in units of the largest entry, since a high power of a small entry underflows.
+            # Divide by the largest entry first, since a high power of a small entry underflows.
             largest = np.abs(direction).max(axis=-1, keepdims=True)
             direction = direction / np.where(largest > 0, largest, 1.0)
             size = (np.abs(direction) ** conjugate_power(norm)).sum(axis=-1) ** (1 / conjugate_power(norm))
@@ -189,5 +192,5 @@ def mirror_descent(
 
 
 def primal_point(z: Float64[np.ndarray, "*b d"], norm: float) -> Float64[np.ndarray, "*b d"]:
-    """Return the p whose dual point is z."""
+    """Return the p whose dual point ∇ψ(p) is z, ψ = ‖p‖_q^q/q with q = ``norm``."""
     return np.asarray(np.sign(z) * np.abs(z) ** (1 / (norm - 1)))

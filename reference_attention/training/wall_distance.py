@@ -1,8 +1,8 @@
-"""The distance along a flow's direction to the next wall, where another token begins to determine the gradient.
+"""The distance along a flow's direction to the next wall, where another term begins to dominate the gradient.
 
-Where one term of the gradient is e^{1000} times another, the smaller term changes no digit of the gradient until the
-*wall* at which it becomes the larger one. A solver that steps over the wall sees no error. Logits are linear in p, so
-the distance to the wall is known.
+The gradient is a sum with a term for each token that is not selected. Where one term is e^{1000} times another, the
+smaller term changes no digit of the gradient until the *wall* where it becomes the larger one. A solver that steps over
+the wall sees no error. As logits are linear in p, the distance to the wall can be computed.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from reference_attention.span import Span
 from reference_attention.training.derivatives import Differences, Point, Selected
 
 ROOM = 5.0
-"""Nats by which a step may raise another term beyond the largest one: enough for the solver to shorten its step."""
+"""Logarithm of the largest ratio of another term to the formerly largest term after a step: large enough for the solver
+to notice an error and shorten its step."""
 
 
 class WallDistance:
-    """The walls ahead of points of one problem, given by their coordinates in ``span`` if there is one."""
+    """The distances to walls from points of one problem, which are given by coordinates in ``span`` if there is one."""
 
     def __init__(self, problem: Problem, span: Span | None = None) -> None:
-        """Take the problem and the span; no tokens have been selected yet."""
+        """Store the problem and the span."""
         self._selected = Selected(problem.keys, problem.scores, span)
         self._loss = problem.loss
         self._seen: Differences | None = None
         self._fixed: Float64[np.ndarray, "n others"]
 
     def arc(self, p: Point, velocity: Point) -> float:
-        """Return the length from p along a unit vector until a term of ∇L is e^ROOM times the term largest at p.
+        """Return the length from p along a unit vector until another term of ∇L is e^ROOM times the term largest at p.
 
         The length is infinite where no term gains on the largest one.
         """
@@ -45,14 +46,14 @@ class WallDistance:
             return float(((logs[top] - logs + ROOM)[gains > 0] / gains[gains > 0]).min())
 
     def terms(self, p: Point) -> tuple[Differences, Float64[np.ndarray, "n others"]]:
-        """Return the differences to the tokens selected at p, and the logarithms of the terms of ∇L(p)."""
+        """Return the differences to the tokens selected at p, and approximate logarithms of the terms of ∇L(p)."""
         differences, relative = self._selected(p)
         if differences is not self._seen:
             self._seen, self._fixed = differences, self._log_factors(differences)
         return differences, np.asarray(relative + self._fixed)
 
     def _log_factors(self, differences: Differences) -> Float64[np.ndarray, "n others"]:
-        """Return the part of the log terms of ∇L without their logits: log(|ℓ'| |γ_t − γ_ref| ‖row‖).
+        """Return log(|ℓ'| |γ_t − γ_sel| ‖k_t − k_sel‖), sel the selected token: a term's logarithm minus its logit.
 
         The result is constant as long as the same tokens are selected.
         """
