@@ -1,1 +1,1 @@
-"""Next-token prediction: the loss, extended supports, the subspace F of finite limits, training, and its limits."""
+"""Next-token prediction: its loss, which parts of the parameters converge, training, and the limits of training."""

@@ -1,9 +1,10 @@
-"""Attention that predicts a token by its total softmax weight: its master problem, and the priority graph.
+"""Attention that predicts a token by its total softmax weight: its training problem, and its priority graph.
 
-A sequence of tokens X_i with last token k attends with weights softmax(X_i W e_k); the total weight on the occurrences
-of token v is the predicted probability of v. The alternatives of the sequence are its distinct tokens v, with a_iv =
-vec(e_v e_kᵀ) and the number of occurrences of v as multiplicity. The priority graph of k has an edge from the label to
-every other token of each sequence that ends in k.
+A sequence of tokens X_i with last token k attends with weights softmax(X_i W e_k), where e_v is the embedding of token
+v. The total weight on the occurrences of v is the predicted probability of v. As a
+:class:`.master_problem.MasterProblem`, a sequence is a context. Its alternatives are its distinct tokens v, with the
+vectors a_iv = vec(e_v e_kᵀ) and the number of occurrences of v as multiplicity. The priority graph of k has the tokens
+as nodes, and an edge from the label to every other token of each sequence that ends in k.
 
 Reference: arXiv 2403.08081, Section 2 (its code: yixiao-huang/next-token-prediction).
 """
@@ -21,16 +22,19 @@ from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import checked_array
 
 ABSENT = -1
-"""The id that pads shorter sequences at their end."""
+"""The token id that fills up shorter sequences at their end."""
 
 
 def attention_problem(
     embeddings: Float64[np.ndarray, "K d"], samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]
 ) -> MasterProblem:
-    """Return the master problem of the samples, with one context per sample and alternatives in the order of their ids.
+    """Return the :class:`MasterProblem` of the samples, one context per sample, alternatives in the order of their ids.
+
+    ``embeddings`` are the vectors e_v, ``samples`` the token ids of each sequence, filled up with :data:`ABSENT`, and
+    ``labels`` the id of the token to predict after each sequence.
 
     Raises:
-        InvalidInput: unknown ids, an empty sequence, a label that does not occur in its sequence.
+        InvalidInput: an id is unknown, a sequence is empty, or a label does not occur in its sequence.
     """
     e = checked_array("embeddings", embeddings, ("K", "d"))
     if samples.ndim != 2 or labels.shape != (len(samples),) or 0 in samples.shape:
@@ -56,9 +60,10 @@ def attention_problem(
 
 
 def component_sets(samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]) -> Bool[np.ndarray, "n K"]:
-    """Return a mask of the tokens of each sequence that are in the strongly connected component of its label.
+    """Return a mask of the distinct tokens of each sequence that are in the strongly connected component of its label.
 
-    The graph is the priority graph of the sequence's last token; SciPy finds its components by Tarjan's algorithm.
+    The components are those of the priority graph of the sequence's last token. SciPy computes them by Tarjan's
+    algorithm.
     """
     rows = [[x for x in row if x != ABSENT] for row in samples.tolist()]
     distinct = [sorted(set(row)) for row in rows]

@@ -1,9 +1,9 @@
-"""NTP-compatibility, decided over integers: whether some θ reproduces the frequencies of tokens after each context.
+"""NTP-compatibility, decided over integers: whether some θ reproduces the relative frequencies after each context.
 
 In the notation of :mod:`.master_problem`, the equations (a_jz − a_jz')·θ + log m_jz/m_jz' = log p_jz/p_jz' for z, z' ∈
-S_j have a solution if and only if Π (c_jz m_jz'/(c_jz' m_jz))^y = 1 for every rational y with Σ y (a_jz − a_jz') = 0,
-where c_jz is the count and m_jz the multiplicity of z after context j. This is an equality of integers, decided by
-comparing the exponents of primes.
+S_j have a solution θ if and only if Π (c_jz m_jz'/(c_jz' m_jz))^y = 1 for all rational exponents y, one for each pair
+of z and z', with Σ y (a_jz − a_jz') = 0. Here c_jz is the count and m_jz the multiplicity of z after context j. The
+condition is an equality of integers, decided by comparing the exponents of primes.
 
 Reference: arXiv 2402.18551, Definition 1 and (4).
 """
@@ -29,7 +29,8 @@ def compatible(problem: MasterProblem) -> bool:
     exponents = [_exponents(problem, *pair) for pair in pairs]
     primes = sorted(set().union(*exponents))
     rows = [problem.differences[pair] for pair in pairs]
-    # The right-hand sides are integer combinations of logarithms of primes, which are independent over the rationals.
+    # The right-hand sides of the equations are integer combinations of logarithms of primes, which are independent over
+    # the rationals.
     table = [
         [*row, *(fmpq(powers.get(prime, 0)) for prime in primes)] for row, powers in zip(rows, exponents, strict=True)
     ]

@@ -1,12 +1,13 @@
 """Extended supports Ŝ_j ⊇ S_j with proof: the tokens that training cannot separate from those that followed context j.
 
-V_j is the set of all alternatives of context j, and S_j ⊆ V_j the set of those that followed it in the data. C = {U :
-(a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss; every U ∈ C gives the alternatives of S_j
-equal logits. Ŝ_j is S_j and each v whose logit equals that of S_j for all U ∈ C. A single linear program determines Ŝ:
-maximise Σ t_jv subject to (a_jz − a_jv)·U ≥ t_jv and 0 ≤ t_jv ≤ 1. As C is a cone, t is 0 or 1 in a solution, and 1
-exactly outside Ŝ. The solver's answer is then proven: a rational U in C separates each pair outside Ŝ, and rational λ ≥
-0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on Ŝ∖S show that no U in C separates a pair of
-Ŝ∖S.
+V_j is the set of all alternatives of context j, a_jv their vectors, and S_j ⊆ V_j the set of those that followed
+context j in the data. C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss; every U ∈ C
+gives the alternatives of S_j equal logits a_jz·U. The extended support Ŝ_j is S_j and each v whose logit equals that of
+S_j for all U ∈ C. A single linear program determines Ŝ: maximise Σ t_jv subject to (a_jz − a_jv)·U ≥ t_jv and 0 ≤ t_jv
+≤ 1, where z = z_j is the first alternative of S_j. As C is a cone, each t_jv is 0 or 1 in a solution, and 1 exactly
+outside Ŝ_j. The solver's answer is then proven. A rational U in C *separates* each v ∉ Ŝ_j from S_j, that is, (a_jz −
+a_jv)·U > 0. And multipliers λ ≥ 0 and μ, rational, with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ_jv > 0
+for v ∈ Ŝ_j∖S_j show that no U in C separates any v ∈ Ŝ_j∖S_j.
 
 References: derived here; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
 """
@@ -29,18 +30,18 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 Pair = tuple[int, int]
 """A pair (j, v) of a context j and one of its alternatives v."""
 TIED = 0.5
-"""Tolerance of the linear program: a t_jv below it counts as 0."""
+"""Number below which a t_jv of the linear program's solution counts as 0; exactly solved, each t_jv is 0 or 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExtendedSupports:
-    """The extended supports Ŝ and their proof.
+    """The extended supports Ŝ_j and their proof (symbols: see the module).
 
     Attributes:
-        sets: Ŝ_j as a mask, shape (m, K).
-        separator: U ∈ C with (a_jz − a_jv)·U > 0 for every v ∉ Ŝ_j, D rationals.
-        tying: the multipliers λ_jv > 0, by (j, v) with v ∈ Ŝ_j∖S_j.
-        levelling: the multipliers μ_jz' of either sign, by (j, z') with z' ∈ S_j, z' ≠ z_j.
+        sets: a mask of the alternatives in Ŝ_j, shape (m, K).
+        separator: a vector U ∈ C with (a_jz − a_jv)·U > 0 for every v ∉ Ŝ_j, D rationals.
+        tying: the multipliers λ_jv > 0, by pairs (j, v) with v ∈ Ŝ_j∖S_j.
+        levelling: the multipliers μ_jz' of either sign, by pairs (j, z') with z' ∈ S_j, z' ≠ z_j.
     """
 
     sets: Bool[np.ndarray, "m K"]
@@ -54,7 +55,7 @@ class ExtendedSupports:
         return int(self.sets.sum(axis=1).max())
 
     def separable(self, problem: MasterProblem) -> bool:
-        """Return whether Ŝ = S (NTP-separability): some U ties observed tokens and separates them from the others."""
+        """Return whether Ŝ = S (NTP-separability): some U gives observed tokens equal logits, above all others."""
         return bool((self.sets == problem.supports).all())
 
     def error(self, problem: MasterProblem) -> str:
@@ -91,7 +92,7 @@ def extended_supports(problem: MasterProblem) -> ExtendedSupports:
 
 
 def _by_program(problem: MasterProblem) -> ExtendedSupports | None:
-    """Solve the linear program in (U, t); return Ŝ with a proof over the rationals, or None without a proof."""
+    """Solve the linear program in (U, t); return Ŝ with its proof over the rationals, or None if the proof fails."""
     rows = problem.differences
     level = [pair for pair in rows if problem.supports[pair]]
     others = [pair for pair in rows if not problem.supports[pair]]
@@ -156,10 +157,10 @@ def _null_vector(rows: list[Vector], near: list[float]) -> Vector:
 
 
 def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
-    """Return Ŝ by deciding for each alternative, by an exact SVM, whether some U ∈ C separates it.
+    """Return Ŝ by deciding for each alternative, with an exact SVM, whether some U ∈ C separates it.
 
-    An infeasible SVM gives Farkas multipliers as the proof. This function and the linear program have only the rows in
-    common.
+    If the SVM is infeasible, its Farkas multipliers are the proof. This function and the linear program share no
+    computation but the differences a_jz − a_jv.
     """
     rows = problem.differences
     others = [pair for pair in rows if not problem.supports[pair]]
@@ -181,13 +182,13 @@ def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
 def separate_pairs(
     problem: MasterProblem, separated: Collection[Pair], level: Bool[np.ndarray, "m K"] | None = None
 ) -> MaxMargin | Infeasible:
-    """Return the U of least norm that ties the alternatives of ``level`` (default S) and separates ``separated`` pairs.
+    """Return the U of least norm with equal logits on ``level`` and margin 1 at ``separated`` pairs.
 
-    To tie alternatives of a context is to give them equal logits. (a_jz − a_jv)·U is ≥ 1 for ``separated`` pairs (j, v)
-    and ≥ 0 for all others.
+    With z = z_j, (a_jz − a_jv)·U is 0 for the alternatives v of context j in the mask ``level`` (by default S_j), at
+    least 1 for the pairs (j, v) in ``separated``, and at least 0 for all others.
 
-    The problem is solved as an ATT-SVM of inputs with two tokens: each inequality is an input of required margin 1 or
-    0, and each equality is two inputs of required margin 0.
+    The problem is solved as an ATT-SVM of inputs with two tokens. Each inequality is an input with the required margin
+    1 or 0, and each equality is two inputs, of opposite sign, with the required margin 0.
     """
     rows = signed_rows(problem, problem.supports if level is None else level)
     keys = problem.pair_keys([pair for pair, _ in rows], [sign for _, sign in rows])
@@ -196,12 +197,12 @@ def separate_pairs(
 
 
 def signed_rows(problem: MasterProblem, level: Bool[np.ndarray, "m K"]) -> list[tuple[Pair, int]]:
-    """Return the pair (j, v) and the sign, ±1, of each input of the SVM in :func:`separate_pairs`."""
+    """Return for each input of the SVM in :func:`separate_pairs` the pair (j, v) and the sign ±1 of its inequality."""
     return [(pair, sign) for pair in problem.pairs for sign in ((1, -1) if level[pair] else (1,))]
 
 
 def signed_multipliers(rows: list[tuple[Pair, int]], duals: dict[Pair, fmpq]) -> dict[Pair, fmpq]:
-    """Return multipliers of the rows a_jz − a_jv from multipliers of the inputs of :func:`separate_pairs`."""
+    """Return the multipliers of the rows a_jz − a_jv, by pair, from those of the inputs of :func:`separate_pairs`."""
     out: dict[Pair, fmpq] = {}
     for (k, _), weight in duals.items():
         pair, sign = rows[k]

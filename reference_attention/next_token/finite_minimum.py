@@ -1,14 +1,16 @@
-"""An enclosure of θ_⋆, the limit of P_Fθ: the unique minimiser, on F, of the loss restricted to the extended supports.
+"""An enclosure of θ_⋆, the finite part of training's limit: on F, the minimiser of the loss on extended supports.
 
-F is the subspace of :mod:`.subspace_split`, and L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's
-method computes a rational point θ̂ of F. Along a step h the term φ_j of each context satisfies |φ_j'''| ≤ R φ_j'',
-where R is the largest range of a_jv·h over one Ŝ_j, so the damped step h log(1 + R)/R decreases L_fin. With D_F the
-largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and f(s) = L_fin(θ̂ + s h)
-for a unit vector h ∈ F, self-concordance |f'''| ≤ D_F f'' gives f'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
+The notation is that of :mod:`.master_problem`, and F, Ŝ_j are the subspace and the extended supports of
+:mod:`.subspace_split`. θ_⋆ is the limit of P_Fθ in training, and the unique minimiser on F of the restricted loss
+L_fin(θ) = Σ_j π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv(θ)} − Σ_v p_jv ℓ_jv(θ)]. Newton's method computes a rational point θ̂ of F
+near it. Along a step h the term φ_j of each context satisfies |φ_j'''| ≤ R φ_j'', where R is the largest range of
+a_jv·h over one Ŝ_j, so the damped step h log(1 + R)/R decreases L_fin. With D_F the largest diameter of a set {a_jv : v
+∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and f(s) = L_fin(θ̂ + s h) for a unit vector h ∈ F,
+self-concordance |f'''| ≤ D_F f'' gives f'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
 
     ‖θ̂ − θ_⋆‖ ≤ −log(1 − D_F‖∇L_fin(θ̂)‖/λ)/D_F,
 
-evaluated in balls of :data:`.subspace_split.BITS` bits. This proof needs no interval Newton step.
+evaluated in ball arithmetic (numbers with error radii) of :data:`.subspace_split.BITS` bits.
 
 References: Bach, *Self-concordant analysis for logistic regression*, 2010; F. Johansson, *Arb* (2017).
 """
@@ -30,28 +32,29 @@ from reference_attention.next_token.subspace_split import BITS, Split
 from reference_attention.svm.ball_matrices import above, below, least_eigenvalue, multiply
 
 STEPS = 100
-"""Largest number of steps of Newton's method in floats; about ten damped steps are usually taken."""
+"""Largest number of steps of Newton's method in floats; it usually takes about ten damped steps."""
 POLISHED = 40
-"""Largest number of further steps, in balls; a step about doubles the number of correct digits."""
+"""Largest number of further Newton steps, in ball arithmetic; a step about doubles the number of correct digits."""
 UNDAMPED = 1e-3
-"""Largest change of a logit by a Newton step for which the step is not damped."""
+"""Largest change of a logit difference by a Newton step up to which the step is not damped."""
 CLOSE = 2.0**-200
 """Largest accepted radius of the enclosure of θ_⋆, relative to 1 + ‖θ_⋆‖; so small that only rounding to floats limits
 the quantities derived from θ_⋆."""
 DOUBLED = 30
-"""Largest number of times that the damping factor of a step is doubled."""
+"""Largest number of times that the damping factor of a Newton step is doubled."""
 ENOUGH = -250
-"""Exponent e for which the search ends as soon as ‖θ̂ − θ_⋆‖ < 2^e is proven."""
+"""The exponent e; Newton's method ends as soon as ‖θ̂ − θ_⋆‖ < 2^e is proven."""
 
 
 @dataclass(frozen=True, eq=False)
 class FiniteMinimum:
-    """The minimiser θ_⋆, enclosed in a ball around a rational point.
+    """The minimiser θ_⋆ of the restricted loss, enclosed in a ball around a rational point (symbols: see the module).
 
     Attributes:
-        split: the subspace F and the extended supports.
-        point: θ̂ ∈ F, D rationals.
-        lost: why the search ended before it reached θ_⋆, with the remaining gradient; empty if it reached θ_⋆.
+        split: the subspace F and the extended supports Ŝ_j.
+        point: the center θ̂ ∈ F of the ball, D rationals.
+        lost: the reason, with the remaining gradient, if Newton's method ended too early for a small enclosure;
+            otherwise empty.
     """
 
     split: Split
@@ -60,12 +63,12 @@ class FiniteMinimum:
 
     @cached_property
     def at(self) -> LossInBalls:
-        """Return L_fin and its derivatives at θ̂, in balls."""
+        """Return L_fin and its derivatives at θ̂, in ball arithmetic."""
         return LossInBalls.of(self.split, self.point)
 
     @cached_property
     def radius(self) -> arb:
-        """Return a bound of ‖θ̂ − θ_⋆‖; not finite if nothing is proven."""
+        """Return an upper bound of ‖θ̂ − θ_⋆‖; it is not finite if nothing is proven."""
         with ctx.workprec(BITS):
             gradient = norm_of(self.at.gradient)
             if self.split.dimension == 0:
@@ -76,9 +79,10 @@ class FiniteMinimum:
 
     @cached_property
     def curvature_below(self) -> float:
-        """Return a float below λ_H = 1/λ_max(H⁻¹), 0 if nothing is proven; infinite where F = 0.
+        """Return a lower bound of the least eigenvalue of H = ∇²L_fin(θ̂) on F, 0 if nothing is proven, ∞ if F = {0}.
 
-        H is a sum of squares, so the largest eigenvalue of its inverse is accurate however ill-conditioned H is.
+        The bound is computed as 1/λ_max(H⁻¹): H is a sum of squares, so the largest eigenvalue of its inverse is
+        accurate however ill-conditioned H is.
         """
         if self.split.dimension == 0:
             return float("inf")
@@ -99,13 +103,17 @@ class FiniteMinimum:
 
     @cached_property
     def norm(self) -> float:
-        """Return a float above ‖θ_⋆‖."""
+        """Return an upper bound of ‖θ_⋆‖."""
         with ctx.workprec(BITS):
             return above(norm_of([arb(x) for x in self.point]) + self.radius)
 
     @cached_property
     def log_shares(self) -> Float64[np.ndarray, "m K"]:
-        """Return ℓ_jv(θ_⋆) − log Σ_{Ŝ_j} e^ℓ, named log q⋆_jv for v ∈ Ŝ_j and log w⋆_jv otherwise; −∞ if v ∉ V_j."""
+        """Return ℓ_jv(θ_⋆) − log Σ_{z∈Ŝ_j} e^{ℓ_jz(θ_⋆)}, shape (m, K); −∞ where v is no alternative of context j.
+
+        For v ∈ Ŝ_j the number is named log q⋆_jv: q⋆_j is the softmax over Ŝ_j at θ_⋆. For other alternatives it is
+        named log w⋆_jv.
+        """
         return self._round(lambda x: float(x.mid()), -np.inf)
 
     @cached_property
@@ -115,11 +123,11 @@ class FiniteMinimum:
 
     @cached_property
     def value(self) -> arb:
-        """Return L_⋆ = inf L, a ball."""
+        """Return the infimum L_⋆ of the loss L, as a ball; it equals L_fin(θ_⋆)."""
         return self.at.value
 
     def _round(self, number: object, missing: float) -> Float64[np.ndarray, "m K"]:
-        """Return each log share, converted by ``number``, shape (m, K); ``missing`` where there is no alternative."""
+        """Return every log share, converted by ``number``, (m, K); ``missing`` where there is no alternative."""
         out = np.full(self.split.problem.counts.shape, missing)
         with ctx.workprec(BITS):
             for pair, log_share in self.at.log_shares.items():
@@ -129,13 +137,13 @@ class FiniteMinimum:
 
 @dataclass(frozen=True, eq=False)
 class LossInBalls:
-    """The loss L_fin and its derivatives at a point of F, in balls.
+    """The restricted loss L_fin and its derivatives at a point θ of F, in ball arithmetic (symbols: see the module).
 
     Attributes:
-        log_shares: ℓ_jv − log Σ_{Ŝ_j} e^ℓ, by (j, v), of all alternatives.
-        value: L_fin.
-        gradient: on F, r balls.
-        hessian: on F, (r, r).
+        log_shares: ℓ_jv(θ) − log Σ_{z∈Ŝ_j} e^{ℓ_jz(θ)} of all alternatives, by pairs (j, v).
+        value: the value L_fin(θ).
+        gradient: ∇L_fin in coordinates of F, r balls.
+        hessian: ∇²L_fin in coordinates of F, (r, r) balls.
     """
 
     log_shares: dict[tuple[int, int], arb]
@@ -145,7 +153,7 @@ class LossInBalls:
 
     @classmethod
     def of(cls, split: Split, point: Vector) -> LossInBalls:
-        """Return the loss and its derivatives at θ, D rationals."""
+        """Return L_fin and its derivatives at the point θ, given as D rationals."""
         problem, r = split.problem, split.dimension
         rows = problem.differences
         logits = dict(zip(rows, (-x for x in products(list(rows.values()), point)), strict=True))
@@ -195,7 +203,7 @@ def finite_minimum(split: Split) -> FiniteMinimum:
         return FiniteMinimum(split, [fmpq(0)] * split.problem.dimension)
     x = _newton(split)
     basis = split.spanning
-    # Convert orthonormal coordinates in floats to weights of the rational basis.
+    # Convert coordinates in the orthonormal basis (floats) to weights of the rational basis, which is not normalized.
     lengths = [rational(to_float(s) ** 0.5) for s in split.spanning_squares]
     weights = [rational(c) / size for c, size in zip(x.tolist(), lengths, strict=True)]
     minimum = FiniteMinimum(split, _combine(basis, weights))
@@ -218,12 +226,12 @@ def finite_minimum(split: Split) -> FiniteMinimum:
 
 
 def _is_at_rest(radii: list[arb]) -> bool:
-    """Return whether the last step did not halve a finite radius, so that only the rounding of balls remains."""
+    """Return whether the last step did not even halve a finite radius, so that only rounding errors of balls remain."""
     return len(radii) > 1 and radii[-1].is_finite() and bool(not radii[-1] < radii[-2] / 2)
 
 
 def _ball_step(minimum: FiniteMinimum) -> list[fmpq] | None:
-    """Return a damped step in balls, as weights of the rational basis; None where H may be singular."""
+    """Return a damped Newton step in ball arithmetic, as weights of the rational basis; None if H may be singular."""
     split = minimum.split
     r, rows = split.dimension, split.spanned
     with ctx.workprec(BITS):
@@ -244,12 +252,12 @@ def _ball_step(minimum: FiniteMinimum) -> list[fmpq] | None:
 
 
 def damping(moved: float, slope: Callable[[float], float] | None = None) -> float:
-    """Return the damping factor of a Newton step: log(1 + R)/R, where R bounds how far logits of a context move apart.
+    """Return the damping factor log(1 + R)/R of a Newton step that moves logits of a context apart by up to R.
 
     Args:
-        moved: R.
-        slope: maps a factor to the derivative of the loss along the step there; the factor is doubled while that
-            derivative is negative.
+        moved: the number R.
+        slope: a function from a factor to the derivative of the loss along the step, at this factor times the step;
+            while the derivative is negative at twice the factor, the factor is doubled.
     """
     if not moved > UNDAMPED:
         return 1.0
@@ -263,7 +271,7 @@ def damping(moved: float, slope: Callable[[float], float] | None = None) -> floa
 
 
 def _newton(split: Split) -> Float64[np.ndarray, "r"]:
-    """Return the point where damped Newton steps in floats end; if a step is not finite, the point before it."""
+    """Return the point at which damped Newton steps in floats end, before the first step that is not finite."""
     problem, sets = split.problem, split.sets
     rows = split.spread({pair: [float(x.mid()) for x in row] for pair, row in split.spanned.items()}, split.dimension)
     with np.errstate(divide="ignore"):
@@ -282,7 +290,7 @@ def _newton(split: Split) -> Float64[np.ndarray, "r"]:
         centred = rows - np.einsum("jv,jvr->jr", q, rows)[:, None]
         gradient = np.einsum("j,jv,jvr->r", pi, q - p, rows)
         hessian = np.einsum("j,jv,jvr,jvs->rs", pi, q, centred, centred)
-        # Rescale the coordinates so that the Hessian's diagonal is 1.
+        # Rescale the coordinates so that the diagonal of the Hessian is 1.
         unit = np.diag(hessian) ** -0.5
         if not np.isfinite(unit).all() or not np.isfinite(hessian).all():
             break
@@ -314,13 +322,13 @@ def _combine(basis: list[Vector], weights: Vector) -> Vector:
 
 
 def norm_of(vector: list[arb]) -> arb:
-    """Return an upper bound of ‖x‖_2, since the square of a ball around 0 may contain negative numbers."""
+    """Return an upper bound of ‖x‖_2, without the squares of balls around 0, which contain negative numbers."""
     sizes = [x.abs_upper() for x in vector]
     return sum((x * x for x in sizes), arb(0)).sqrt()
 
 
 def diameter(split: Split) -> arb:
-    """Return D_F = max ‖a_jv − a_jz‖ over v, z ∈ Ŝ_j; these differences lie in F."""
+    """Return D_F, the largest ‖a_jv − a_jz‖ over all contexts j and v, z ∈ Ŝ_j, as a ball."""
     problem, largest = split.problem, fmpq(0)
     for j in range(problem.contexts):
         rows = [problem.differences.get((j, v)) for v in np.flatnonzero(split.sets[j]).tolist()]

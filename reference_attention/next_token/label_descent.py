@@ -1,6 +1,7 @@
-"""Normalized steepest descent on the loss of classification, Σ_i π_i log(1 + Σ_{v≠y_i} e^{−g_iv·θ}), in any norm.
+"""Normalized steepest descent, in any norm, on the loss of classification L(θ) = Σ_i π_i log(1 + Σ_v e^{−g_iv·θ}).
 
-g_iv = a_iy − a_iv are the differences of a master problem in which a single alternative follows each context.
+The notation is that of :mod:`.master_problem`, where each context i is followed by a single alternative, its label y_i;
+π_i is the share of context i in all counts, the sum is over the other alternatives v ≠ y_i, and g_iv = a_iy − a_iv.
 
 References: Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
 arXiv 2502.04664.
@@ -23,15 +24,16 @@ Batch = Float64[np.ndarray, "b D"]
 
 
 def label_loss(problem: MasterProblem, theta: Batch) -> Float64[np.ndarray, "b"]:
-    """Return the loss L(θ) of this module at each point."""
+    """Return the loss L(θ) of the module at each point θ, (b, D) → (b,)."""
     odds = _odds(problem, theta)[2]
     return np.asarray(np.logaddexp(0.0, odds) @ to_floats(problem.weights))
 
 
 def label_gradient(problem: MasterProblem, theta: Batch) -> ScaledGradient:
-    """Return ∇L = −Σ_i π_i Σ_v s_iv g_iv at each point, where s_iv = e^{−g_iv·θ}/(1 + Σ_u e^{−g_iu·θ}).
+    """Return ∇L = −Σ_i π_i Σ_v s_iv g_iv at each point θ, where s_iv = e^{−g_iv·θ}/(1 + Σ_u e^{−g_iu·θ}).
 
-    The largest π_i s_iv is factored out. All terms have positive weights, so nothing cancels where the s_iv are tiny.
+    The largest weight π_i s_iv is factored out as e^{log_scale}. As all weights are positive, nothing cancels where
+    they are tiny.
     """
     rows, logits, odds = _odds(problem, theta)
     shares = np.log(to_floats(problem.weights)) - np.logaddexp(0.0, odds)
@@ -43,7 +45,7 @@ def label_gradient(problem: MasterProblem, theta: Batch) -> ScaledGradient:
 def _odds(
     problem: MasterProblem, theta: Batch
 ) -> tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "b N"], Float64[np.ndarray, "b m"]]:
-    """Return g_iv, −g_iv·θ and log x_i, where x_i = Σ_v e^{−g_iv·θ}."""
+    """Return g_iv and −g_iv·θ for all N pairs (i, v), and log Σ_v e^{−g_iv·θ} for all m contexts i."""
     rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
     starts = np.flatnonzero(np.diff([j for j, _ in problem.pairs], prepend=-1))
     logits = -theta @ rows.T
@@ -63,12 +65,12 @@ def label_descent(
     gradient: LabelGradient = label_gradient,
     direction: Direction = steepest_direction,
 ) -> Float64[np.ndarray, "r b D"]:
-    """Return θ(0) … θ(t) of :func:`reference_attention.training.steepest_descent.steepest_steps` on this loss.
+    """Run steepest descent on the loss of the module, and return all iterates θ(0), …, θ(t), (t + 1, b, D).
 
-    The arguments are those of that function.
+    The arguments are those of :func:`reference_attention.training.steepest_descent.steepest_descent`.
 
     Raises:
-        InvalidInput: a norm below 1, or a momentum out of range.
+        InvalidInput: the power of the norm is below 1, or the momentum is outside [0, 1).
     """
 
     def field(theta: Batch) -> tuple[Float64[np.ndarray, "b"], Batch]:

@@ -1,14 +1,16 @@
 """The common problem behind next-token prediction, classification, and attention that predicts by total weight.
 
-Context j is followed by one of its alternatives v. Each alternative has a vector a_jv, a multiplicity m_jv and a count,
-the number of times that v followed context j. With π_j the share of context j, p_jv the share of v after it and ℓ_jv(θ)
-= a_jv·θ + log m_jv, training minimises
+Context j is followed by one of its alternatives v ∈ V_j. Each alternative has a vector a_jv, a multiplicity m_jv and a
+count, the number of times that v followed context j in the data. S_j ⊆ V_j is the set of the alternatives with positive
+count, and z_j the first of them. With π_j the share of context j in all counts, p_jv the share of v in the counts of
+context j, and the logit ℓ_jv(θ) = a_jv·θ + log m_jv, training minimises
 
     L(θ) = Σ_j π_j [log Σ_v e^{ℓ_jv(θ)} − Σ_v p_jv ℓ_jv(θ)],
 
-which is convex. Next-token prediction: a_jv = vec(e_v h_jᵀ), every token is an alternative, m = 1. Classification: the
-same with a single target per context. Attention: a_jv = vec(e_v e_kᵀ), v the distinct tokens of a sample whose last
-token is k.
+which is convex. In next-token prediction a_jv = vec(e_v h_jᵀ), with e_v the v-th unit vector and h_j the embedding of
+context j; every token is an alternative, of multiplicity 1. Classification is the same, with a single target per
+context. In attention a_jv = vec(e_v e_kᵀ), with e_v the embedding of token v; the alternatives are the distinct tokens
+v of a sample, whose last token is k.
 
 References: Thrampoulidis, *Implicit Optimization Bias of Next-token Prediction in Linear Models*, arXiv 2402.18551; Li
 et al., *Mechanics of Next Token Prediction with Self-Attention*, arXiv 2403.08081.
@@ -32,7 +34,7 @@ from reference_attention.problem import as_array, checked_array, refuse_truth_va
 
 Vector = list[fmpq]
 LEAST_EXPONENT = -1022
-"""Least exponent e for which every 53-bit integer times 2^e is a float."""
+"""Least exponent e for which the product of any 53-bit integer and 2^e is a float."""
 MOST_COUNTED = 2**40
 """Upper bound of the sum of all counts; below it, sums of counts and products of two counts are exact in int64 and
 float64."""
@@ -43,16 +45,16 @@ class MasterProblem:
     """Contexts, their alternatives, and how often each alternative followed its context.
 
     Args:
-        vectors: a_jv, shape (m, K, D), or the factors x_jv and z_j of a_jv = vec(x_jv z_jᵀ), whose products floats
-            would round; zero where there is no such alternative.
+        vectors: the vectors a_jv, shape (m, K, D), or as :class:`OuterKeys` the factors x_jv and y_j of a_jv = vec(x_jv
+            y_jᵀ), whose products floats would round; zero where there is no such alternative.
         counts: how often v followed context j, whole numbers, shape (m, K); at least one count of each context is
             positive.
         multiplicities: m_jv ≥ 1, whole numbers, 0 where there is no such alternative, shape (m, K); 1 if left out.
-        embeddings: h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ), as in :meth:`of_tokens`.
+        embeddings: the h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ), as in :meth:`of_tokens`.
 
     Raises:
-        InvalidInput: NaN or infinite entries; unsuitable shapes; a context without counts; a positive count of an
-            alternative of multiplicity 0.
+        InvalidInput: an entry is NaN or infinite, shapes do not fit together, a context has no positive count, or an
+            alternative of multiplicity 0 has a positive count.
 
     >>> MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
     MasterProblem(1 context, 3 alternatives, D = 3)
@@ -72,7 +74,7 @@ class MasterProblem:
         *,
         embeddings: Float64[np.ndarray, "m d"] | None = None,
     ) -> None:
-        """Check the arrays, keep them read-only, and keep the factors only if floats would round their products."""
+        """Check the arrays, store them read-only, and store the factors only if floats would round their products."""
         factors = vectors if isinstance(vectors, OuterKeys) else None
         floats = checked_array("vectors", vectors if factors is None else factors.floats, ("m", "K", "D"))
         if factors is not None and factors.short and factors.exponent >= LEAST_EXPONENT:
@@ -97,10 +99,10 @@ class MasterProblem:
 
     @classmethod
     def of_tokens(cls, embeddings: ArrayLike, counts: ArrayLike) -> MasterProblem:
-        """Return the problem of next-token prediction: logits W h_j, W of shape (V, d).
+        """Return the problem of next-token prediction with the logits W h_j, where θ = vec(W), W of shape (V, d).
 
         Args:
-            embeddings: h_j, shape (m, d).
+            embeddings: the embedding h_j of each context, shape (m, d).
             counts: how often each of V tokens followed context j, shape (m, V).
 
         Raises:
@@ -114,10 +116,10 @@ class MasterProblem:
 
     @classmethod
     def of_labels(cls, features: ArrayLike, labels: ArrayLike, classes: int) -> MasterProblem:
-        """Return the problem of classification: feature h_i has the label y_i; logits W h_i, W of shape (classes, d).
+        """Return the problem of classifying the features h_i with labels y_i by logits W h_i, W of shape (classes, d).
 
         Raises:
-            InvalidInput: see the class; a label that is no class.
+            InvalidInput: see the class; or a label is no class.
         """
         h = checked_array("features", features, ("n", "d"))
         y = whole_numbers("labels", labels, (len(h),))
@@ -147,22 +149,22 @@ class MasterProblem:
 
     @property
     def dimension(self) -> int:
-        """Return D, the dimension of θ."""
+        """Return D, the dimension of the parameters θ."""
         return int(self.vectors.shape[2])
 
     @cached_property
     def alternatives(self) -> Bool[np.ndarray, "m K"]:
-        """Return V_j, the set of alternatives of each context, as a mask of shape (m, K)."""
+        """Return the sets V_j of alternatives as a mask, shape (m, K)."""
         return np.asarray(self.multiplicities > 0)
 
     @cached_property
     def supports(self) -> Bool[np.ndarray, "m K"]:
-        """Return S_j, the alternatives that followed context j at least once, as a mask of shape (m, K)."""
+        """Return the supports S_j, the alternatives that followed context j at least once, as a mask, shape (m, K)."""
         return np.asarray(self.counts > 0)
 
     @cached_property
     def first(self) -> Int64[np.ndarray, "m"]:
-        """Return z_j, the first alternative of S_j, from which the differences a_jz − a_jv are taken, shape (m,)."""
+        """Return z_j, the first alternative in S_j, with which the differences a_jz − a_jv are formed, shape (m,)."""
         return np.argmax(self.supports, axis=1).astype(np.int64)
 
     @cached_property
@@ -173,26 +175,26 @@ class MasterProblem:
 
     @cached_property
     def targets(self) -> list[Vector]:
-        """Return p_jv, the share of v among the tokens that followed context j, (m, K)."""
+        """Return p_jv, the share of v in the counts of context j, as rationals, (m, K)."""
         return [[fmpq(x, sum(row)) for x in row] for row in self.counts.tolist()]
 
     @property
     def one_hot(self) -> bool:
-        """Return whether a single alternative follows each context."""
+        """Return whether each context is followed by a single alternative only."""
         return bool((self.supports.sum(axis=1) == 1).all())
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """Return (j, v) of every alternative but z_j, context by context."""
+        """Return the pairs (j, v) of a context j and an alternative v ≠ z_j, context by context."""
         return [(j, v) for j, v in np.argwhere(self.alternatives).tolist() if v != self.first[j]]
 
     @cached_property
     def differences(self) -> dict[tuple[int, int], Vector]:
-        """Return a_jz − a_jv, z = z_j, as D rationals for each pair (j, v) of :attr:`pairs`."""
+        """Return a_jz − a_jv with z = z_j, as D rationals, for each pair (j, v) of :attr:`pairs`."""
         return {(j, v): self._difference(j, v) for j, v in self.pairs}
 
     def _difference(self, j: int, v: int) -> Vector:
-        """Return a_jz − a_jv exactly; from factors as vec((x_jz − x_jv) z_jᵀ), so that no product is rounded."""
+        """Return a_jz − a_jv exactly; from factors as vec((x_jz − x_jv) y_jᵀ), so that no product is rounded."""
         at = self.vectors if self.factors is None else self.factors.tokens
         ends = zip(at[j, self.first[j]].tolist(), at[j, v].tolist(), strict=True)
         row = [rational(x) - rational(y) for x, y in ends]
@@ -202,7 +204,7 @@ class MasterProblem:
         return [x * y for x in row for y in query]
 
     def pair_keys(self, pairs: list[tuple[int, int]], signs: list[int]) -> Float64[np.ndarray, "N 2 D"] | OuterKeys:
-        """Return a_jz and a_jv of each pair (j, v), in reverse order where the sign is −1; exact."""
+        """Return a_jz and a_jv for each of N pairs (j, v), exactly; in reverse order where the pair's sign is −1."""
         at = self.vectors if self.factors is None else self.factors.tokens
         signed_pairs = zip(pairs, signs, strict=True)
         ends = np.array([(at[j, self.first[j]], at[j, v])[::sign] for (j, v), sign in signed_pairs])
@@ -210,10 +212,10 @@ class MasterProblem:
 
 
 def unconnected_contexts(embeddings: Float64[np.ndarray, "m d"]) -> list[list[int]]:
-    """Return the contexts in groups that share no coordinate, so that each group is a problem of its own.
+    """Return the contexts in groups that have no coordinate in common, so that each group is a separate problem.
 
-    Two contexts belong to one group if a chain of contexts connects them in which neighbours share a non-zero
-    coordinate.
+    Two contexts belong to the same group if a chain of contexts leads from one to the other in which consecutive
+    embeddings are both non-zero in some coordinate.
     """
     groups: list[tuple[set[int], list[int]]] = []
     for j, row in enumerate(np.asarray(embeddings)):

@@ -1,6 +1,7 @@
-"""Gradient descent on the next-token loss, with the parts of θ in F and F^⊥ stored separately.
+"""Gradient descent on the next-token loss, with the parts of θ in F and in F^⊥ stored separately.
 
-The subspace F is that of :mod:`.subspace_split`. Steps have a constant size, or the gradient is normalized.
+The subspace F is that of :mod:`.subspace_split`; θ_⋆ ∈ F is the limit of θ's part in F (:mod:`.finite_minimum`). Steps
+have a constant size, or the gradient is normalized.
 
 Reference: arXiv 2402.18551, Theorem 2 and Figure 5.
 """
@@ -24,12 +25,12 @@ from reference_attention.svm.ball_matrices import balls, below, least_eigenvalue
 
 @dataclass(frozen=True, eq=False)
 class SplitRun:
-    """Iterates θ_k = θ_⋆ + u_k + θ_⊥,k, u_k ∈ F, θ_⊥,k ∈ F^⊥, in coordinates of a :class:`.subspace_split.Split`.
+    """Iterates θ_k = θ_⋆ + u_k + v_k with u_k ∈ F and v_k ∈ F^⊥, in coordinates of a :class:`.subspace_split.Split`.
 
     Attributes:
-        x: the coordinates of u_k, (k + 1, b, r).
-        y: the coordinates of θ_⊥,k, (k + 1, b, s).
-        lost: for points whose search failed, the reason, by the index of the point.
+        x: the coordinates of u_0, …, u_k, for b runs, (k + 1, b, r).
+        y: the coordinates of v_0, …, v_k, for b runs, (k + 1, b, s).
+        lost: for points of a path: the reasons why the search for a point failed, by the index of the point.
     """
 
     x: Float64[np.ndarray, "t b r"]
@@ -46,13 +47,13 @@ def next_token_descent(
     steps: int,
     normalized: bool = False,
 ) -> SplitRun:
-    """Run θ_{k+1} = θ_k − η∇L(θ_k), or with ∇L/‖∇L‖ for ∇L, from several starts at once; return every iterate.
+    """Run θ_{k+1} = θ_k − η∇L(θ_k), or the same with ∇L/‖∇L‖, from b starts at once; return every iterate.
 
     Args:
-        minimum: the problem, and the origin of the coordinates.
-        x: starts u_0, (b, r).
-        y: starts θ_⊥,0, (b, s).
-        step: η.
+        minimum: the problem, and θ_⋆, the origin of the coordinates.
+        x: the part u_0 of each start in F, (b, r).
+        y: the part v_0 of each start in F^⊥, (b, s).
+        step: the step size η.
         steps: number of steps.
         normalized: whether the gradient is divided by its norm.
     """
@@ -62,7 +63,7 @@ def next_token_descent(
         gradient_in_f, gradient_across = loss.gradient(*at)
         length: float | Float64[np.ndarray, "b 1"] = step
         if normalized:
-            # Dividing by the largest entry keeps squares of tiny entries from underflowing; a gradient of 0 moves
+            # Dividing by the largest entry first keeps squares of tiny entries from underflowing; a gradient of 0 moves
             # nothing.
             gradient = np.concatenate([gradient_in_f, gradient_across], axis=1)
             unit = np.abs(gradient).max(axis=1, keepdims=True)
@@ -76,12 +77,12 @@ def next_token_descent(
 
 
 def smoothness(problem: MasterProblem) -> float:
-    """Return a float above the smoothness β of the loss, by two bounds.
+    """Return an upper bound of the Lipschitz constant of ∇L, where L is the loss.
 
-    The two bounds are Σ π_j diam(a_j)²/4 and λ_max(Σ π_j h_j h_jᵀ)/2; the smaller bound is returned. ∇²L is the mean,
-    with weights π_j, of the covariances of a_j under the softmax. No covariance has an eigenvalue above diam(a_j)²/4.
-    With a_jv = vec(e_v h_jᵀ) the covariance is (diag s − ssᵀ) ⊗ h_j h_jᵀ, whose first factor has no eigenvalue above
-    1/2.
+    In the notation of :mod:`.master_problem`, ∇²L is the mean, with weights π_j, of the covariances of the vectors a_jv
+    under the softmax s over v. No covariance has an eigenvalue above diam(a_j)²/4, where diam(a_j) = max ‖a_jv − a_jz‖;
+    so Σ π_j diam(a_j)²/4 is a bound. With a_jv = vec(e_v h_jᵀ) the covariance is (diag s − ssᵀ) ⊗ h_j h_jᵀ, whose first
+    factor has no eigenvalue above 1/2; so λ_max(Σ π_j h_j h_jᵀ)/2 is a bound, too. The smaller one is returned.
     """
     total = fmpq(0)
     for j, pi in enumerate(problem.weights):

@@ -1,8 +1,8 @@
-"""The regularization path of next-token prediction: argmin of L over balls, computed for given multipliers of ‖θ‖²/2.
+"""The regularization path of next-token prediction: minimisers of L over balls, one for each given multiplier μ.
 
-The minimiser θ of L(θ) + (μ/2)‖θ‖² also minimises L over the ball of radius B = ‖θ‖; B → ∞ as μ → 0. Newton's method
-works in units in which the Hessian's diagonal is 1, because in the units of θ the Hessian is of size 1 on F and of size
-μ on F^⊥. Steps are damped as in :mod:`.finite_minimum`.
+The minimiser θ of L(θ) + (μ/2)‖θ‖² also minimises L over the ball of radius ‖θ‖, which tends to ∞ as μ → 0. Newton's
+method works in units in which the diagonal of the Hessian is 1, because in the units of θ the Hessian is of size 1 on
+the subspace F of :mod:`.subspace_split` and of size μ on F^⊥. Steps are damped as in :mod:`.finite_minimum`.
 
 Reference: arXiv 2402.18551, (8) and Theorem 1.
 """
@@ -21,18 +21,20 @@ from reference_attention.next_token.split_loss import SplitLoss
 
 STEPS = 60
 SETTLED = 1e-12
-"""Largest change of a logit in the last Newton step; a further step would change logits by about the square of this."""
+"""Largest change of a logit difference in the last Newton step; a further step would change it by about the square of
+this."""
 RESIDUAL = 8e-7
-"""Largest residual of a point: ‖∇L + μθ‖ relative to μ‖θ‖, and 2‖θ‖‖∇L + μθ‖ relative to L − L_⋆."""
+"""Largest accepted residual of a point: the larger of ‖∇L + μθ‖ divided by μ‖θ‖, and 2‖θ‖‖∇L + μθ‖ divided by L − inf
+L."""
 
 
 def next_token_path(minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Float64[np.ndarray, "b"]) -> SplitRun:
-    """Return the points of the path for multipliers μ > 0, shape (b, 1, ·), and the reasons of failed searches.
+    """Return the points of the path for b multipliers μ > 0, shape (b, 1, ·), and the reasons of failed searches.
 
     Args:
-        minimum: θ_⋆.
-        svm: θ_mm, along which the search continues from each point to the next.
-        multipliers: μ, decreasing.
+        minimum: the problem, and θ_⋆, the limit of θ's part in F.
+        svm: the max-margin direction θ_mm, along which the search moves from each point to guess the next.
+        multipliers: the multipliers μ, decreasing.
     """
     split, loss = minimum.split, SplitLoss(minimum)
     r = split.dimension
@@ -58,7 +60,7 @@ def _minimise(
     x: Float64[np.ndarray, "r"],
     y: Float64[np.ndarray, "s"],
 ) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "s"], float]:
-    """Return u, θ_⊥ and the residual, in the units of :data:`RESIDUAL`, of the minimiser for one μ."""
+    """Return the coordinates x in F and y in F^⊥ of the minimiser for μ, and its residual (:data:`RESIDUAL`)."""
     split = loss.minimum.split
     rows = np.concatenate([loss.inside, -split.outside], axis=2)
     alternatives = split.problem.alternatives
@@ -67,7 +69,8 @@ def _minimise(
         shares = np.where(split.sets, loss.inner, 0.0) + change
         gradient = _gradient(loss, origin, mu, x, y)
         mean = np.einsum("jv,jvd->jd", shares, rows)
-        # Rows minus their mean: on F^⊥ only alternatives outside Ŝ contribute, so nothing cancels.
+        # Subtract the mean from the rows. On F^⊥ only alternatives outside the extended supports contribute to the
+        # mean, so nothing cancels.
         centred = rows - mean[:, None]
         hessian = np.einsum("j,jv,jvd,jve->de", loss.weights, shares, centred, centred) + mu * np.eye(rows.shape[2])
         unit = 1 / np.sqrt(np.diag(hessian))
@@ -104,6 +107,6 @@ def _gradient(
     x: Float64[np.ndarray, "r"],
     y: Float64[np.ndarray, "s"],
 ) -> Float64[np.ndarray, "D"]:
-    """Return ∇L + μθ."""
+    """Return ∇L + μθ at the point with coordinates x and y, in coordinates of F and F^⊥."""
     gradient_in_f, gradient_across = loss.gradient(x, y)
     return np.concatenate([gradient_in_f + mu * (origin + x), gradient_across + mu * y])

@@ -1,7 +1,9 @@
-"""NTP-SVM, exact: the θ of least norm that ties each extended support and gives all other alternatives margin 1.
+"""NTP-SVM, exact: the θ of least norm with equal logits on each extended support, and margins of at least 1 elsewhere.
 
-θ_mm = argmin ‖θ‖ subject to (a_jz − a_jz')·θ = 0 within Ŝ_j and (a_jz − a_jv)·θ ≥ 1 for v ∉ Ŝ_j. θ_mm lies in F^⊥, and
-θ_mm = Σ λ_jv g_jv, Σλ = ‖θ_mm‖². The problem is always feasible; θ_mm = 0 if there is nothing outside Ŝ.
+In the notation of :mod:`.extended_supports`, θ_mm = argmin ‖θ‖ subject to (a_jz − a_jz')·θ = 0 within Ŝ_j and (a_jz −
+a_jv)·θ ≥ 1 for v ∉ Ŝ_j. It is orthogonal to F, the span of the differences within the Ŝ_j. With the part g_jv of a_jz −
+a_jv orthogonal to F and the duals λ ≥ 0, θ_mm = Σ λ_jv g_jv and Σ λ_jv = ‖θ_mm‖². The problem is always feasible; θ_mm
+= 0 if every alternative is in its Ŝ_j.
 
 References: arXiv 2402.18551, Definition 3 (Ŝ = S); derived here for Ŝ ≠ S.
 """
@@ -27,10 +29,10 @@ class NextTokenSvm:
     """The solution θ_mm, with multipliers that prove it: θ_mm = Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz').
 
     Attributes:
-        sets: Ŝ_j as a mask, (m, K).
-        point: θ_mm, D rationals.
-        duals: λ_jv > 0 by (j, v), v ∉ Ŝ_j; all others are 0.
-        multipliers: μ_jz' by (j, z'), z' ∈ Ŝ_j, of either sign.
+        sets: a mask of the alternatives in Ŝ_j, (m, K).
+        point: the solution θ_mm, D rationals.
+        duals: the duals λ_jv > 0 of inequalities, by pairs (j, v) with v ∉ Ŝ_j; all others are 0.
+        multipliers: the multipliers μ_jz' of equalities, of either sign, by pairs (j, z') with z' ∈ Ŝ_j.
     """
 
     sets: Bool[np.ndarray, "m K"]
@@ -49,7 +51,7 @@ class NextTokenSvm:
         return to_floats(self.point)
 
     def margins(self, problem: MasterProblem) -> dict[Pair, fmpq]:
-        """Return (a_jz − a_jv)·θ_mm, exactly."""
+        """Return the margins (a_jz − a_jv)·θ_mm, exactly, by pairs (j, v)."""
         rows = problem.differences
         return dict(zip(rows, products(list(rows.values()), self.point), strict=True))
 
@@ -68,7 +70,7 @@ class NextTokenSvm:
 
 
 def next_token_svm(problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> NextTokenSvm | Infeasible:
-    """Solve NTP-SVM for the given sets: the extended supports Ŝ, for which it is feasible, or S.
+    """Solve NTP-SVM for ``sets``: the extended supports Ŝ, for which it is feasible, or the supports S.
 
     >>> problem = MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
     >>> next_token_svm(problem, problem.supports).point

@@ -1,8 +1,11 @@
-"""θ split in two: P_Fθ decides between alternatives of an extended support, θ_⊥ rules out all other alternatives.
+"""The parameters θ split in two: P_Fθ decides within extended supports, θ_⊥ rules out all other alternatives.
 
-F = span{a_jv − a_jz : v, z ∈ Ŝ_j}. In orthonormal coordinates of F and of F^⊥ the two parts are short vectors that are
-stored separately: a single vector θ would resolve P_Fθ only to the rounding of its length, which grows without bound.
-The bases come from Gram and Schmidt over the rationals; every coordinate of a row is the exact coordinate rounded once.
+The notation is that of :mod:`.master_problem`, and Ŝ_j are the extended supports of :mod:`.extended_supports`. F is the
+span of the differences a_jv − a_jz of v, z ∈ Ŝ_j, over all contexts j; P_Fθ and θ_⊥ are the projections of θ on F and
+on its orthogonal complement F^⊥, P_⊥ the projection on F^⊥. Both parts are stored separately, in orthonormal
+coordinates of F and F^⊥: a single vector θ would resolve P_Fθ only to the rounding of its length, which grows without
+bound in training. The bases come from Gram and Schmidt's method over the rationals. Every coordinate of a vector a_jv −
+a_jz is the exact coordinate, rounded once.
 
 Reference: derived here.
 """
@@ -21,18 +24,18 @@ from reference_attention.next_token.extended_supports import Pair
 from reference_attention.next_token.master_problem import MasterProblem, Vector
 
 BITS = 512
-"""Precision in bits of the balls that hold coordinates, θ_⋆ and derived quantities before they are rounded to
-floats."""
+"""Precision in bits of ball arithmetic (numbers with error radii), in which coordinates, minimisers and derived
+quantities are computed before they are rounded to floats."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """F and F^⊥ of a problem with extended supports.
+    """The subspaces F and F^⊥ of a problem with extended supports (symbols: see the module).
 
     Attributes:
-        problem: contexts, alternatives, counts.
-        sets: Ŝ_j as a mask, (m, K).
-        spanning: a rational orthogonal basis of F, not normalized.
+        problem: the contexts, their alternatives and counts.
+        sets: a mask of the alternatives in Ŝ_j, (m, K).
+        spanning: a rational orthogonal basis of F, not normalized, r vectors.
     """
 
     problem: MasterProblem
@@ -41,7 +44,7 @@ class Split:
 
     @classmethod
     def of(cls, problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> Split:
-        """Return the split for these sets."""
+        """Return the split whose F is spanned by differences within ``sets``."""
         return cls(problem, sets, orthogonalize([row for pair, row in problem.differences.items() if sets[pair]], []))
 
     @property
@@ -51,10 +54,10 @@ class Split:
 
     @cached_property
     def orthogonal(self) -> list[Vector]:
-        """Return a rational orthogonal basis of Q^D, not normalized, that begins with the basis of F.
+        """Return a rational orthogonal basis of R^D, not normalized, that begins with the basis of F.
 
-        This basis is separate from :attr:`spanning` because the part in F^⊥ takes longer, and the minimum on F does not
-        need it.
+        It is a property of its own because the part in F^⊥ takes longer to compute, and the minimum of the loss on F
+        does not need that part.
         """
         problem = self.problem
         others = [row for pair, row in problem.differences.items() if not self.sets[pair]]
@@ -73,7 +76,7 @@ class Split:
 
     @cached_property
     def basis(self) -> Float64[np.ndarray, "D D"]:
-        """Return the orthonormal basis as columns, the basis of F first; each entry rounded once."""
+        """Return :attr:`orthogonal` normalized, as columns, each entry rounded once, (D, D)."""
         with ctx.workprec(BITS):
             scales = [arb(x).rsqrt() for x in self.squares]
             rows = [[float((arb(x) * s).mid()) for x in row] for row, s in zip(self.orthogonal, scales, strict=True)]
@@ -81,7 +84,7 @@ class Split:
 
     @cached_property
     def coordinates(self) -> Float64[np.ndarray, "m K D"]:
-        """Return the coordinates of a_jv − a_jz, z = z_j, in :attr:`basis`, each rounded once.
+        """Return the coordinates of a_jv − a_jz, z = z_j, in :attr:`basis`, each rounded once, (m, K, D).
 
         The coordinates are 0 at z_j and where there is no alternative.
         """
@@ -89,32 +92,32 @@ class Split:
 
     @cached_property
     def inside(self) -> Float64[np.ndarray, "m K r"]:
-        """Return the coordinates of P_F(a_jv − a_jz)."""
+        """Return the coordinates of P_F(a_jv − a_jz), z = z_j, in F."""
         return self.coordinates[..., : self.dimension]
 
     @cached_property
     def outside(self) -> Float64[np.ndarray, "m K s"]:
-        """Return the coordinates of g_jv = P_⊥(a_jz − a_jv), 0 for v ∈ Ŝ_j."""
+        """Return the coordinates of g_jv = P_⊥(a_jz − a_jv), z = z_j, in F^⊥; 0 for v ∈ Ŝ_j."""
         return -self.coordinates[..., self.dimension :]
 
     @cached_property
     def in_balls(self) -> dict[Pair, list[arb]]:
-        """Return the coordinates of a_jv − a_jz as balls, by pair (j, v); exactly 0 where they are 0."""
+        """Return the coordinates of a_jv − a_jz, z = z_j, as balls, by pair (j, v); those that are 0 exactly."""
         return _in_balls(self.problem.differences, self.orthogonal, self.squares)
 
     @cached_property
     def spanned(self) -> dict[Pair, list[arb]]:
-        """Return the coordinates in F of a_jv − a_jz for v ∈ Ŝ_j, as balls, by pair (j, v)."""
+        """Return the coordinates in F of a_jv − a_jz, z = z_j, for v ∈ Ŝ_j, as balls, by pair (j, v)."""
         rows = {pair: row for pair, row in self.problem.differences.items() if self.sets[pair]}
         return _in_balls(rows, self.spanning, self.spanning_squares)
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "m K"]:
-        """Return V_j∖Ŝ_j, the alternatives to be ruled out, as a mask."""
+        """Return V_j∖Ŝ_j, the alternatives to be ruled out, as a mask, (m, K)."""
         return np.asarray(self.problem.alternatives & ~self.sets)
 
     def spread(self, values: dict[Pair, list[float]], width: int = 0) -> Float64[np.ndarray, "m K s"]:
-        """Return an array with the vector of each pair (j, v) in ``values``, and 0 at all other pairs.
+        """Return an array with the vector of each pair (j, v) in ``values`` at the index (j, v), and 0 elsewhere.
 
         The last axis of the array has length ``width``; the default is the length of the vectors, or D if there are no
         vectors.
@@ -126,7 +129,7 @@ class Split:
         return out
 
     def vector(self, x: list[arb], y: list[arb] | None = None) -> arb_mat:
-        """Return the point of R^D with these coordinates, (D, 1)."""
+        """Return the point of R^D with the coordinates x in F and y (by default 0) in F^⊥, in balls, (D, 1)."""
         with ctx.workprec(BITS):
             at = [*x, *(y or [arb(0)] * (self.problem.dimension - self.dimension))]
             scaled = [c * arb(s).rsqrt() for c, s in zip(at, self.squares, strict=True)]
@@ -134,14 +137,14 @@ class Split:
             return rows.transpose() * arb_mat(len(at), 1, scaled)
 
     def coordinates_of_exact(self, point: Vector) -> Float64[np.ndarray, "D"]:
-        """Return the coordinates of a rational point, each rounded once; floats of a long point would lose digits."""
+        """Return the coordinates of a rational point in :attr:`basis`, each the exact coordinate rounded once."""
         along = products(self.orthogonal, point)
         with ctx.workprec(BITS):
             scaled = [float((arb(x) * arb(s).rsqrt()).mid()) for x, s in zip(along, self.squares, strict=True)]
         return np.array(scaled)
 
     def coordinates_of(self, theta: Float64[np.ndarray, "*b D"]) -> Float64[np.ndarray, "*b D"]:
-        """Return the coordinates of points given in floats."""
+        """Return the coordinates in :attr:`basis` of points given in floats."""
         return np.asarray(theta @ self.basis)
 
 
@@ -150,7 +153,7 @@ def _squares(basis: list[Vector]) -> Vector:
 
 
 def _in_balls(rows: dict[Pair, Vector], basis: list[Vector], squares: Vector) -> dict[Pair, list[arb]]:
-    """Return the coordinates of −row in the normalized basis, for each row, as balls."""
+    """Return for each row the coordinates of −row in the basis, normalized by its squared lengths, as balls."""
     coordinates = {}
     with ctx.workprec(BITS):
         scales = [arb(x).rsqrt() for x in squares]
@@ -161,7 +164,7 @@ def _in_balls(rows: dict[Pair, Vector], basis: list[Vector], squares: Vector) ->
 
 
 def orthogonalize(rows: list[Vector], basis: list[Vector]) -> list[Vector]:
-    """Extend an orthogonal basis by the part of each row outside its span: Gram and Schmidt, over the rationals."""
+    """Return an orthogonal basis extended, by Gram and Schmidt's method over the rationals, to span the rows, too."""
     extended, squares = list(basis), [sum((x * x for x in row), fmpq(0)) for row in basis]
     for row in rows:
         if extended and len(extended) == len(row):

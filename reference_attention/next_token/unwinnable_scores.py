@@ -1,25 +1,27 @@
-"""Attention where no prompt selects all optimal tokens: the tokens that stay tied, and the limit of the prompt.
+"""Attention where no prompt selects all optimal tokens: which tokens stay tied, and the limit of the prompt.
 
-C = {p : (k_iα − k_it)·p ≥ 0 for all t} are the prompts at which no token has a larger logit than the optimal token α_i.
-Where ATT-SVM of α is infeasible, some tokens tie with α on all of C, and a single U ∈ C separates all others from α.
-The tied tokens are the extended supports Ŝ_i of next-token prediction (:mod:`.extended_supports`) with a_it = k_it and
-α_i as the token that followed; they are computed exactly, with a proof.
+The set C = {p : (k_iα − k_it)·p ≥ 0 for all i and t} contains the prompts at which no token has a larger logit than the
+optimal token α_i. If ATT-SVM of α is infeasible, some tokens tie with α_i (have the same logit) at every p ∈ C, and
+some U ∈ C gives all other tokens smaller logits than α_i. α_i and the tokens tied with it are the extended support Ŝ_i
+of next-token prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as the token that followed context i; it
+is computed exactly, with a proof.
 
-With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and let L_F(x) be the risk of attention restricted to the
-tokens of Ŝ_i. Ratios of weights within Ŝ_i depend on x only. The weights outside Ŝ_i vanish along U, and moving along U
-does not change x. So
+Let F be the span of the k_iα − k_it with t ∈ Ŝ_i, x = P_F p the projection of p on F, P_⊥ the projection on F^⊥, and
+L_F(x) the risk of attention restricted to the tokens of Ŝ_i. Ratios of softmax weights within Ŝ_i depend only on x.
+Moving p along U does not change x, and makes the weights outside Ŝ_i vanish. So
 
     L(x + rU) → L_F(x) as r → ∞,  and  L(p) ≥ L_F(P_F p) for every p
 
 if every token outside Ŝ_i scores at most as high as every token of Ŝ_i: removing the tokens outside Ŝ_i then does not
-lower the mixture of scores, and ℓ decreases. Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at
-infinity; L_F is a convex function of σ(x), so that a point of slope zero is a minimum, if ℓ is convex, each Ŝ_i has at
-most one token t besides α_i, and all these rows k_iα − k_it are equal up to sign (:attr:`ScoreSplit.convex`).
+lower the output γ_iᵀs_i, and ℓ decreases. Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at
+infinity. But if ℓ is convex, each Ŝ_i has at most one token t besides α_i, and all these rows k_iα − k_it are equal up
+to sign (:attr:`ScoreSplit.convex`), then L_F is a convex function of the softmax weight of one α_i, so that a
+stationary point is a minimum.
 
-Along a flow p = x + y with y across F, x comes to rest where ∇L_F = 0 while y grows without bound, and the gradient in
-y falls far below the rounding of the gradient in x. Therefore x and y are followed separately. With x at rest, −∇L in y
-is a combination of the rows P_⊥(k_iα − k_it), t ∉ Ŝ_i, with the weights |ℓ'| s_it (o_i − γ_it) > 0, where o_i is the
-score of the mixture. This is the form of −∇L for separable data, so y/‖y‖ is expected to converge to the max-margin
+Along a flow p = x + y with y ∈ F^⊥, x comes to rest where ∇L_F = 0, while y grows without bound and the gradient in y
+falls far below the rounding error of the gradient in x. Therefore x and y are followed separately. With x at rest, −∇L
+in y is a combination of the rows P_⊥(k_iα − k_it), t ∉ Ŝ_i, with the weights |ℓ'| s_it (o_i − γ_it) > 0, where o_i =
+γ_iᵀs_i is the output. For separable data −∇L has the same form, so y/‖y‖ is expected to converge to the max-margin
 direction on F^⊥.
 
 Reference: derived here; arXiv 2402.18551 for next-token prediction.
@@ -47,26 +49,27 @@ from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 
 GONE = 1e-6
-"""Total weight of the tokens outside Ŝ_i below which x and y are followed separately; later changes of x are of about
-this size."""
+"""Total softmax weight of the tokens outside Ŝ_i below which x and y are followed separately; later changes of x are of
+about this size."""
 AT_REST = 2.0**-6
-"""Largest distance of x from its rest point, in logits, at which the two parts may be separated."""
+"""Largest change of a logit between x and its rest point up to which x and y may be followed separately."""
 STEPS = 60
 """Largest number of Newton steps from the point of separation to the rest point."""
 SETTLED = 1e-12
-"""Largest change of a logit in the last step; coordinates that move every logit by less are set to 0."""
+"""Change of a logit below which a Newton step is the last one; coordinates that change every logit by less are set to
+0."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreSplit:
-    """The tokens tied with α on all of C, and the tokens that some prompt of C separates from α.
+    """The tokens tied with α_i at all prompts of C, and the other tokens (symbols: see the module).
 
     Attributes:
-        problem: keys and scores; a single token of each input has the highest score.
-        master: the master problem with the rows k_iα − k_it.
-        supports: Ŝ_i with its proof.
-        svm: the U of least norm that ties Ŝ_i and gives all other tokens margin 1, exact; 0 if there are no other
-            tokens.
+        problem: the keys and scores; a single token α_i of each input has the highest score.
+        master: the problem of next-token prediction with the rows k_iα − k_it, one context per input.
+        supports: the sets Ŝ_i with their proof.
+        svm: the exact U of least norm with equal logits on each Ŝ_i and margins of at least 1 at all other tokens; 0 if
+            there are no other tokens.
     """
 
     problem: Problem
@@ -76,28 +79,28 @@ class ScoreSplit:
 
     @property
     def sets(self) -> Bool[np.ndarray, "n T"]:
-        """Return Ŝ_i as a mask."""
+        """Return a mask of the tokens in Ŝ_i, (n, T)."""
         return np.asarray(self.supports.sets)
 
     @property
     def error(self) -> str:
-        """Check the proof and return its first error; empty if it is valid."""
+        """Check the proofs of Ŝ_i and U, and return the first error; empty if they are valid."""
         return self.supports.error(self.master) or self.svm.error(self.master)
 
     @cached_property
     def tied_inputs(self) -> list[int]:
-        """Return the inputs in which some token ties with α_i on all of C."""
+        """Return the inputs i in which some token besides α_i is in Ŝ_i."""
         return np.flatnonzero(self.sets.sum(axis=1) > 1).tolist()
 
     @cached_property
     def bounds_risk(self) -> bool:
-        """Return whether all tokens outside Ŝ_i score ≤ all tokens of Ŝ_i, so that L(p) ≥ L_F(P_F p)."""
+        """Return whether no token outside Ŝ_i scores more than a token of Ŝ_i, so that L(p) ≥ L_F(P_F p)."""
         lowest = np.min(np.where(self.sets, self.problem.scores, np.inf), axis=1)
         return bool(np.all(self.sets | (self.problem.scores <= lowest[:, None])))
 
     @cached_property
     def convex(self) -> bool:
-        """Return whether L_F is proven convex in σ(x): a point where ∇L_F = 0 is then its minimum."""
+        """Return whether the condition of the module holds under which a point with ∇L_F = 0 is a minimum of L_F."""
         rows = [self.master.differences[pair] for pair in self.master.pairs if self.sets[pair]]
         one_rival = bool((self.sets.sum(axis=1) <= 2).all())
         same = all(row == rows[0] or [-c for c in row] == rows[0] for row in rows)
@@ -105,7 +108,7 @@ class ScoreSplit:
 
     @cached_property
     def _bases(self) -> tuple[list[Vector], list[Vector]]:
-        """Return rational orthogonal bases of F, and of the part that the other rows add to F."""
+        """Return rational orthogonal bases of F, and of what the rows k_iα − k_it, t ∉ Ŝ_i, add to the span F."""
         rows = self.master.differences
         level = orthogonalize([row for pair, row in rows.items() if self.sets[pair]], [])
         extended_basis = orthogonalize([row for pair, row in rows.items() if not self.sets[pair]], level)
@@ -113,31 +116,31 @@ class ScoreSplit:
 
     @cached_property
     def level(self) -> Float64[np.ndarray, "r d"]:
-        """Return an orthonormal basis of F, as rows."""
+        """Return an orthonormal basis of F, as rows, (r, d)."""
         return _unit_rows(self._bases[0], self.problem.d)
 
     @cached_property
     def across(self) -> Float64[np.ndarray, "s d"]:
-        """Return an orthonormal basis of the part that all other rows k_iα − k_it add to F, as rows."""
+        """Return an orthonormal basis, as rows, of what the rows k_iα − k_it, t ∉ Ŝ_i, add to the span F, (s, d)."""
         return _unit_rows(self._bases[1], self.problem.d)
 
     @cached_property
     def inside(self) -> Float64[np.ndarray, "n T r"]:
-        """Return the coordinates of P_F(k_iα − k_it); each is the exact coordinate rounded once."""
+        """Return the coordinates of P_F(k_iα − k_it) in the basis :attr:`level`, (n, T, r)."""
         return self._coordinates(self._bases[0])
 
     @cached_property
     def outside(self) -> Float64[np.ndarray, "n T s"]:
-        """Return the coordinates of P_⊥(k_iα − k_it), exactly 0 on Ŝ_i."""
+        """Return the coordinates of P_⊥(k_iα − k_it) in the basis :attr:`across`, (n, T, s), exactly 0 for t ∈ Ŝ_i."""
         return self._coordinates(self._bases[1])
 
     @cached_property
     def direction(self) -> Float64[np.ndarray, "d"]:
-        """Return the max-margin direction on F^⊥."""
+        """Return the max-margin direction on F^⊥, U/‖U‖; 0 if U = 0."""
         return np.asarray(self.svm.floats / (float(np.linalg.norm(self.svm.floats)) or 1.0))
 
     def _coordinates(self, basis: list[Vector]) -> Float64[np.ndarray, "n T m"]:
-        """Return the coordinates of all rows k_iα − k_it in the normalized basis, (n, T, r)."""
+        """Return the coordinates of all rows k_iα − k_it in the basis, normalized, (n, T, m)."""
         out = np.zeros((*self.sets.shape, len(basis)))
         sizes = np.array([to_float(sum((x * x for x in b), fmpq(0))) ** 0.5 for b in basis])
         for pair, row in self.master.differences.items():
@@ -145,20 +148,20 @@ class ScoreSplit:
         return out
 
     def weights_within(self, x: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "n T"]:
-        """Return the softmax over Ŝ_i at x, with weight 0 on tokens outside Ŝ_i."""
+        """Return the softmax weights restricted to Ŝ_i at x, 0 outside Ŝ_i, (n, T)."""
         logits = np.where(self.sets, -(self.inside @ x), -np.inf)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def risk_within(self, x: Float64[np.ndarray, "r"]) -> float:
-        """Return L_F(x)."""
+        """Return the restricted risk L_F(x)."""
         mixture = np.sum(self.weights_within(x) * self.problem.scores, axis=1)
         return float(np.mean(self.problem.loss.value(mixture)))
 
     def derivatives_within(
         self, x: Float64[np.ndarray, "r"]
     ) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r r"]]:
-        """Return ∇L_F and ∇²L_F."""
+        """Return ∇L_F and ∇²L_F at x, in coordinates of F."""
         loss, weights = self.problem.loss, self.weights_within(x)
         mixture = np.sum(weights * self.problem.scores, axis=1)
         weighted_gaps = weights * (self.problem.scores - mixture[:, None])
@@ -170,7 +173,7 @@ class ScoreSplit:
         return slopes @ by_x, second + np.einsum("n,nr,ns->rs", bends, by_x, by_x)
 
     def rest_near(self, x: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"] | None:
-        """Return the minimum of L_F that Newton's method reaches from x; None if it reaches none."""
+        """Return the minimiser of L_F that Newton's method reaches from x; None if it reaches none."""
         reach = float(np.linalg.norm(self.inside, axis=-1).max())
         for _ in range(STEPS):
             slope, second = self.derivatives_within(x)
@@ -187,15 +190,15 @@ class ScoreSplit:
 
 @dataclass(frozen=True, eq=False)
 class SplitFlow:
-    """A flow p = x + y whose part in F came to rest.
+    """A flow p = x + y whose part x ∈ F came to rest (symbols: see the module).
 
     Attributes:
-        split: F, and the tied tokens.
-        flow: p at the recorded norms.
-        rest: x, in coordinates of F.
-        apart_from: the norm ‖p‖ beyond which the two parts were followed separately.
-        one_minus_cosine: 1 − cos between y and the max-margin direction on F^⊥ at the end; components that never move
-            are not part of y.
+        split: F, and the sets Ŝ_i.
+        flow: the flow of p = x + y, at the recorded norms.
+        rest: the rest point of x, in coordinates of F, (r,).
+        apart_from: the norm ‖p‖ beyond which x and y were followed separately.
+        one_minus_cosine: 1 − cos of the angle between y and the max-margin direction on F^⊥ at the end; y does not
+            include components of p that never move.
     """
 
     split: ScoreSplit
@@ -206,25 +209,25 @@ class SplitFlow:
 
     @property
     def finite_part(self) -> Float64[np.ndarray, "d"]:
-        """Return x as a prompt."""
+        """Return the rest point of x as a prompt, (d,)."""
         return np.asarray(self.rest @ self.split.level)
 
     @property
     def weights(self) -> Float64[np.ndarray, "n T"]:
-        """Return the softmax weights in the limit, 0 outside Ŝ_i."""
+        """Return the softmax weights in the limit of the flow, 0 outside Ŝ_i, (n, T)."""
         return self.split.weights_within(self.rest)
 
     @property
     def risk(self) -> float:
-        """Return L_F(x), the limit of the risk."""
+        """Return L_F at the rest point of x, the limit of the risk."""
         return self.split.risk_within(self.rest)
 
 
 def score_split(problem: Problem) -> ScoreSplit | None:
-    """Return Ŝ and F of the optimal tokens, or None.
+    """Return the sets Ŝ_i and the subspace F of the optimal tokens, or None.
 
-    The result is None where several tokens of an input have the highest score, where keys are rounded products, where
-    all optimal tokens can be selected at once, or where no weights prove the solver's answer.
+    The result is None if several tokens of an input have the highest score, if keys are rounded products, if a prompt
+    selects all optimal tokens, or if the proof fails.
     """
     highest = problem.scores == problem.scores.max(axis=1, keepdims=True)
     rounded = problem.factors is not None and not problem.factors.short
@@ -242,16 +245,16 @@ def score_split(problem: Problem) -> ScoreSplit | None:
 
 
 def follow_split_flow(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"], norm: float) -> SplitFlow | str:
-    """Continue a flow in two parts from the point where tokens outside Ŝ_i have lost their weight.
+    """Continue a flow, x and y separately, from the point where tokens outside Ŝ_i have lost their softmax weight.
 
     Args:
-        split: F, and the tied tokens.
-        flow: the flow from p(0); it may have failed later.
-        records: norms at which p is recorded.
-        norm: the norm at which to stop.
+        split: F, and the sets Ŝ_i.
+        flow: the flow from p(0); it may have failed after this point.
+        records: the norms ‖p‖ at which p is recorded.
+        norm: the norm ‖p‖ at which to stop.
 
     Returns:
-        The flow to that norm, or the reason why it could not be continued.
+        The flow to this norm, or the reason why the flow could not be continued.
     """
     weights = np.where(split.sets, 0.0, _weights(split, flow.points)).sum(axis=-1).max(axis=-1)
     weightless = np.flatnonzero((weights <= GONE) & (np.arange(len(weights)) > 0))
@@ -269,7 +272,7 @@ def follow_split_flow(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray
     mixture = np.sum(split.weights_within(x) * split.problem.scores, axis=1)
     if not (split.sets | (split.problem.scores < mixture[:, None])).all():
         return "a token outside the tied sets scores at least as much as the mixture of the tied tokens"
-    # p is the sum of three orthogonal parts: x, y, and the components that never move.
+    # p is the sum of three orthogonal parts: x, y, and a part orthogonal to all key differences, which never moves.
     square = float(inner_point @ inner_point)
     beyond = np.sqrt(np.maximum(np.append(records[records < norm], norm) ** 2 - square, 0.0))
     begin = float(np.linalg.norm(y))
@@ -315,7 +318,7 @@ def follow_split_flow(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray
 
 
 def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m n T"]:
-    """Return the softmax weights at the points, computed in coordinates in which ties are exact."""
+    """Return the softmax weights at points, (m, n, T), from coordinates in which tied logits are exactly equal."""
     logits = -np.einsum("ntr,mr->mnt", split.inside, points @ split.level.T)
     logits -= np.einsum("nts,ms->mnt", split.outside, points @ split.across.T)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -323,7 +326,7 @@ def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[n
 
 
 def _gradient_across(split: ScoreSplit, x: Float64[np.ndarray, "r"]) -> Any:
-    """Return a function that computes ∇L along F^⊥, with x at rest.
+    """Return a function that computes ∇L with respect to y ∈ F^⊥, with x at rest.
 
     Only tokens outside Ŝ_i contribute to this gradient, so nothing cancels as their weights vanish.
     """
@@ -354,6 +357,6 @@ def _gradient_across(split: ScoreSplit, x: Float64[np.ndarray, "r"]) -> Any:
 
 
 def _unit_rows(basis: list[Vector], d: int) -> Float64[np.ndarray, "m d"]:
-    """Return rational vectors as rows of length one in floats, (r, d)."""
+    """Return rational vectors as rows of floats divided by their norms, (m, d)."""
     rows = np.array([to_floats(row) for row in basis]).reshape(len(basis), d)
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
