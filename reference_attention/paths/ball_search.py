@@ -1,6 +1,7 @@
-"""Minimisation of the risk over a ball ‖p‖ ≤ R: L-BFGS from many starts, then Newton on the sphere or inside.
+"""Minimisation of the risk over a ball ‖p‖ ≤ R: L-BFGS from many starts, then Newton's method on the sphere or inside.
 
-The objective is the log excess log(L − L_opt), where L_opt is the risk of selecting the tokens of highest score.
+The objective is the log excess log(L − L_opt), where L_opt is the risk if all weight is on the tokens of highest score.
+The *ray* is that of p_mm, p̄_mm = p_mm/‖p_mm‖; the *offset* of a point p is its part orthogonal to p̄_mm.
 
 References: P.-A. Absil et al., *Optimization Algorithms on Matrix Manifolds*, 2008 (Newton's method on the sphere).
 """
@@ -25,33 +26,38 @@ if TYPE_CHECKING:
     from reference_attention.svm.max_margin import MaxMargin
 
 WORTHWHILE = 0.01
-"""Relative distance from the lowest log excess up to which Newton's method continues from a point of L-BFGS."""
+"""Relative distance from the lowest log excess up to which Newton's method is started at an end point of L-BFGS."""
 
 SAME = 1e-3
-"""Distance, relative to R, below which two points count as equal; the error of L-BFGS is the square root of its
-tolerance."""
+"""Distance, relative to R, below which two points count as equal; the end point of L-BFGS has an error of the square
+root of its tolerance."""
 
 ROUNDING = 1e-13
-"""Size of a Newton step, relative to ‖offset‖ + 1/κ (κ the size of the keys), below which the offset is final."""
+"""Size of a Newton step, relative to ‖offset‖ + 1/κ (κ the largest |entry| of the keys), below which the offset is
+final."""
 
 STALLED = 1e-8
-"""Size of a Newton step, in the units of :data:`ROUNDING`, below which steps that no longer shrink count as rounding;
+"""Size of a Newton step, relative to ‖offset‖ + 1/κ, below which steps that no longer shrink count as rounding errors;
 if larger steps no longer shrink, the method has not converged."""
 
 SHORTEST = 1e-14
-"""Share of a Newton step below which a line search gives up. Where one token's logit outweighs all others, only the
-sphere contributes curvature. Then the minimum along the step lies at the next kink of the maximum of logits, at a share
-of the step as small as |y|/R for the offset y."""
+"""Fraction of a Newton step below which a line search gives up. Where the weight of one token dominates the excess,
+only the sphere contributes curvature. Then the minimum along the step lies where another token begins to dominate, at a
+fraction of the step as small as |y|/R for the offset y."""
 
 UNSEEN = 1e-13
-"""Slope of log(L − L_opt), in units of κ (the size of the keys), below which the risk counts as flat to rounding."""
+"""Length of ∇ log(L − L_opt), in units of κ (the largest |entry| of the keys), below which the risk counts as flat."""
 
 FLAT_RISK = "a token of lower score is selected: the excess does not vanish and the risk is flat to rounding"
 
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """A candidate for the minimiser p̄(R) over the ball."""
+    """A candidate for the minimiser of the risk over the ball.
+
+    The fields are the point, its offset from the ray of p_mm, its log excess, whether the point lies inside the ball,
+    and the reason if the search did not converge.
+    """
 
     p: Point
     offset: Point
@@ -61,7 +67,7 @@ class Minimum:
 
 
 class BallSearch:
-    """Minimisation over a sphere or ball; points are given by coordinates in ``span`` if a span is given."""
+    """Minimisation of the risk over a ball; points are given by coordinates in ``span`` if a span is given."""
 
     def __init__(
         self,
@@ -70,7 +76,7 @@ class BallSearch:
         max_margin: MaxMargin | None,
         span: Span | None = None,
     ) -> None:
-        """Take the problem and its chosen tokens, and express the max-margin ray, if there is one, in the span."""
+        """Store the problem and the chosen tokens of highest score; express the ray of p_mm, if any, in the span."""
         self.problem, self._chosen, self._max_margin = problem, chosen, max_margin
         self._excess = Excess(problem, chosen, span)
         self._newton_at = newton_field(problem.keys, problem.scores, problem.loss, span)
@@ -82,7 +88,7 @@ class BallSearch:
             self._ray = ray / np.linalg.norm(ray)
 
     def best(self, R: float, directions: list[Point], previous: Minimum | None) -> Minimum:
-        """Return the lowest minimum reached from the ray of p_mm, the previous minimum and ``directions``."""
+        """Return the lowest minimum that is reached from the ray of p_mm, from ``previous`` and from ``directions``."""
         candidates = []
         if self._ray is not None:
             candidates.append(self._newton(R, self._ray, np.zeros_like(self._ray), self._exact_margins(R)))
@@ -92,7 +98,8 @@ class BallSearch:
         minima = [m for m in candidates if m is not None]
         for start in directions:
             rough, value = self._on_sphere(R, start / float(np.linalg.norm(start)))
-            # Newton's method lowers the value little, so it is run only from new points whose value is near the lowest.
+            # Newton's method lowers the value only little, so it is run only from new points whose value is near the
+            # lowest one.
             lowest_yet = min((m.log_excess for m in minima), default=math.inf)
             near = value < lowest_yet + WORTHWHILE * (1 + abs(lowest_yet)) or not minima
             if near and all(np.linalg.norm(m.p - rough) > SAME * R for m in minima):
@@ -107,7 +114,7 @@ class BallSearch:
         return close[0] if close else lowest
 
     def _noise(self, m: Minimum) -> float:
-        """Return a bound of the error of the log excess that the rounding of logits causes."""
+        """Return a bound of the error of m's log excess that is caused by the rounding of logits."""
         return 64 * EPS * (1 + abs(m.log_excess) + self._scale * float(np.linalg.norm(m.p)))
 
     def _slope(self, p: Point) -> Point:
@@ -115,7 +122,10 @@ class BallSearch:
         return self._excess.value_and_slope(p)[1]
 
     def _exact_margins(self, R: float) -> Logits:
-        """Return logits of R p̄_mm relative to the chosen tokens, as (relative, shift); relative is 0 at neighbours."""
+        """Return the logits at R p̄_mm minus those of the chosen tokens, as (relative, shift).
+
+        The logit differences are relative + shift, where ``relative`` is exactly 0 at SVM-neighbours.
+        """
         assert self._max_margin is not None
         solution = self._max_margin
         others = np.arange(self.problem.T) != self._chosen[:, None]
@@ -123,7 +133,7 @@ class BallSearch:
         return -R * solution.margin * beyond, -R * solution.margin
 
     def _on_sphere(self, R: float, start: Point) -> tuple[Point, float]:
-        """Return a rough minimiser on the sphere, with its log excess."""
+        """Return a rough minimiser on the sphere ‖p‖ = R, found by L-BFGS from ``start``, and its log excess."""
 
         def objective(x: Point) -> tuple[float, Point]:
             size = math.sqrt(x @ x)
@@ -131,7 +141,7 @@ class BallSearch:
             value, slope = self._excess.value_and_slope(R * unit)
             if value == -math.inf:
                 return -1e300, np.zeros_like(x)
-            # Divide by R, because L-BFGS is not invariant under scaling.
+            # Divide by R, because L-BFGS is not invariant under scaling of the objective.
             return value / (R * self._scale), (slope - (slope @ unit) * unit) / (size * self._scale)
 
         optimum = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
@@ -139,7 +149,7 @@ class BallSearch:
         return p, float(optimum.fun) * R * self._scale
 
     def _inside(self, R: float, start: Point) -> Minimum | None:
-        """Return a minimiser of the risk inside the ball, if L-BFGS reaches one from ``start``."""
+        """Return a minimiser inside the ball ‖p‖ < R, if L-BFGS reaches one from ``start``; otherwise None."""
 
         def objective(x: Point) -> tuple[float, Point]:
             if math.sqrt(x @ x) >= 2 * R * self._scale:
@@ -158,9 +168,9 @@ class BallSearch:
         return Minimum(p, self._across(p), self._excess.value_and_slope(p)[0], True, reason)
 
     def _interior_newton(self, p: Point) -> tuple[Point, str]:
-        """Return the local minimum of the risk next to p, or p and the reason why there is none.
+        """Return the local minimiser of the risk next to p and an empty text, or p and the reason if there is none.
 
-        On a plateau, where the slope vanishes as fast as the curvature, Newton's steps do not shrink.
+        On a plateau, where the gradient vanishes as fast as the curvature, Newton's steps do not shrink.
         """
         point = p
         for _ in range(30):
@@ -179,7 +189,7 @@ class BallSearch:
         return p, "Newton's method did not converge inside the ball"
 
     def _polish(self, R: float, rough: Point) -> Minimum:
-        """Run Newton's method from a rough minimiser, in offsets from the ray of p_mm if the ray is near."""
+        """Run Newton's method on the sphere from a rough minimiser, with offsets from the ray of p_mm if it is near."""
         unit = rough / np.linalg.norm(rough)
         if self._ray is not None and unit @ self._ray > 0.9:
             near = self._newton(R, self._ray, self._across(R * unit), self._exact_margins(R))
@@ -194,13 +204,15 @@ class BallSearch:
         return polished
 
     def _newton(self, R: float, unit: Point, offset: Point, logits: Logits) -> Minimum | None:
-        """Run Newton's method for log(L − L_opt) on the sphere, in y ⟂ unit: p = ρ unit + y, ρ² + |y|² = R².
+        """Run Newton's method for log(L − L_opt) on the sphere ‖p‖ = R, in the offset y.
+
+        The points are p = ρ unit + y with y orthogonal to ``unit`` and ρ² + |y|² = R².
 
         Args:
-            R: the radius.
+            R: the radius R.
             unit: a unit vector, from which offsets are measured.
-            offset: the offset y to start from.
-            logits: logits of R·unit relative to the chosen tokens, as (relative, shift).
+            offset: the first offset y.
+            logits: the logits at R·unit minus those of the chosen tokens, as (relative, shift), see :data:`.Logits`.
         """
         basis = _complement(unit)
         y = basis.T @ offset
@@ -214,7 +226,8 @@ class BallSearch:
             step = _descent_step(slope, curvature)
             size = float(np.linalg.norm(step)) * self._scale
             reach = 1 + float(np.linalg.norm(y)) * self._scale
-            # Steps below STALLED that no longer shrink are rounding, amplified by the weak curvature Θ/R.
+            # Steps below STALLED that no longer shrink are rounding errors, amplified because the curvature of the
+            # sphere is weak.
             if size <= ROUNDING * reach or (size <= STALLED * reach and size >= last / 2):
                 reason = ""
                 break
@@ -235,14 +248,14 @@ class BallSearch:
         across = basis @ y
         p = math.sqrt(R * R - y @ y) * unit + across
         if float(np.linalg.norm(self._slope(p))) <= UNSEEN * self._scale:
-            # A token of lower score is selected, so L − L_opt does not vanish, and neighbouring points have the same
-            # digits.
+            # A token of lower score is selected, so L − L_opt does not vanish, and has the same digits at neighbouring
+            # points.
             reason = FLAT_RISK
-        # A search that starts on the ray itself knows the offset to full relative precision.
+        # If offsets are measured from the ray of p_mm, the offset is known to full relative precision.
         return Minimum(p, across if unit is self._ray else self._across(p), state[0] + logits[1], False, reason)
 
     def _across(self, p: Point) -> Point:
-        """Return the part of p orthogonal to p̄_mm, projected twice; NaN without p_mm."""
+        """Return the part of p orthogonal to p̄_mm, projected twice for accuracy; NaN if there is no p_mm."""
         if self._ray is None:
             return np.full_like(p, math.nan)
         across = p - (p @ self._ray) * self._ray
@@ -250,16 +263,16 @@ class BallSearch:
 
 
 class _LeftTheBall(Exception):
-    """Exception raised where L-BFGS leaves the region in which interior minimisers are searched for."""
+    """Exception raised if L-BFGS leaves the ball of twice the radius, in which interior minimisers are searched for."""
 
 
 def _complement(unit: Point) -> Float64[np.ndarray, "d d-1"]:
-    """Return an orthonormal basis of the complement of a unit vector."""
+    """Return an orthonormal basis, as columns, of the orthogonal complement of a unit vector."""
     return np.linalg.qr(np.column_stack([unit, np.eye(len(unit))]))[0][:, 1:]
 
 
 def _descent_step(slope: Float64[np.ndarray, "e"], curvature: Float64[np.ndarray, "e e"]) -> Float64[np.ndarray, "e"]:
-    """Return Newton's step with the curvature's eigenvalues made positive."""
+    """Return the Newton step for the gradient ``slope`` and the Hessian ``curvature`` with its eigenvalues positive."""
     if not slope.size:
         return slope
     values, vectors = np.linalg.eigh(curvature)

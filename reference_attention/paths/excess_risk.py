@@ -1,7 +1,7 @@
-"""The function log(L − L_opt) with gradient and Hessian, as a function of p or of the offset of p from a ray.
+"""The log excess risk log(L − L_opt) with gradient and Hessian, as a function of p or of the offset of p from a ray.
 
-L_opt is the risk of selecting the tokens of highest score. Far from the origin the rounding of p is too coarse; the
-offset of p from the ray keeps all digits.
+L_opt is the risk if all weight is on the tokens of highest score. Far from the origin the rounding of p is too coarse,
+but the offset, the part of p orthogonal to the ray, keeps all digits.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
 """
@@ -18,30 +18,31 @@ from reference_attention.span import Span
 from reference_attention.training.derivatives import Point, Selected, differences_to, hessian, terms
 
 NEGLIGIBLE = -40.0
-"""Logarithm of the weight on unselected tokens below which, up to rounding, the excess risk is linear in this
-weight."""
+"""Logarithm of the outputs' distance from the highest scores below which, up to rounding, the excess risk is linear in
+this distance."""
 
 LARGEST_EXPONENT = 600.0
-"""Largest exponent that is used; beyond it, products of an exponential with other numbers may overflow."""
+"""Largest exponent x for which e^x is computed; beyond it, products of e^x with other numbers may overflow."""
 
 Logits = tuple[Float64[np.ndarray, "n others"], float]
-"""Logits relative to the chosen tokens, as (relative, shift): the shift is added to every entry of ``relative``."""
+"""Logits of the other tokens minus those of the chosen tokens, as (relative, shift): the differences are relative +
+shift."""
 
 
 class Excess:
-    """The excess of the risk over the risk of putting all weight on the tokens of highest score.
+    """The excess L − L_opt of the risk over the risk if all weight is on the tokens of highest score.
 
     Args:
-        problem: the problem.
-        chosen: tokens of highest score, (n,).
-        span: the span in which points and slopes are coordinates, if there is one.
+        problem: keys, scores and loss.
+        chosen: the index of a token of highest score of each input, (n,).
+        span: the span in which points and gradients are given by coordinates, if there is one.
 
     Attributes:
-        scale: the largest |entry| of the keys, with which slopes are compared.
+        scale: the largest |entry| of the keys, with which lengths of gradients are compared.
     """
 
     def __init__(self, problem: Problem, chosen: Int64[np.ndarray, "n"], span: Span | None = None) -> None:
-        """Compute the differences to the chosen tokens, the size of the keys, and the best scores."""
+        """Compute the differences to the chosen tokens, the size of the keys, and the highest scores."""
         self.problem = problem
         self.differences = differences_to(problem.keys, problem.scores, chosen, span)
         self.scale = float(np.abs(problem.keys).max()) or 1.0
@@ -52,7 +53,8 @@ class Excess:
         """Return the log excess and its gradient, whatever tokens are selected at p."""
         differences, relative = self._selected(p)
         at = terms(differences, self.problem.loss, relative)
-        # δ_i = Σ_t s_t (γ_best − γ_t); the sum includes the selected token.
+        # The output falls short of the highest score γ_best by Σ_t s_t (γ_best − γ_t), a sum that includes the selected
+        # token.
         score_gaps = self._best - differences.reference
         log_selected = -np.log1p(np.exp(relative).sum(axis=1))
         with np.errstate(divide="ignore"):
@@ -72,17 +74,20 @@ class Excess:
         y: Float64[np.ndarray, "e"],
         logits: tuple[Float64[np.ndarray, "n others"], float],
     ) -> tuple[float, Float64[np.ndarray, "e"], Float64[np.ndarray, "e e"]] | None:
-        """Return log excess minus shift at p = ρ unit + basis·y, ρ² + |y|² = R², its gradient and Hessian in y.
+        """Return the log excess minus the shift of ``logits``, its gradient and its Hessian, as functions of offsets y.
+
+        The point is p = ρ unit + basis·y with ρ² + |y|² = R².
 
         Args:
-            R: the radius.
+            R: the radius R.
             unit: a unit vector, (d,).
-            basis: an orthonormal basis of its complement, (d, e).
+            basis: an orthonormal basis of the orthogonal complement of ``unit``, as columns, (d, e).
             y: the offset, (e,).
-            logits: logits of R·unit relative to the chosen tokens, as (relative, shift).
+            logits: the logits at R·unit minus those of the chosen tokens, as (relative, shift), see :data:`Logits`.
 
         Returns:
-            ``None`` where exp overflows or the gradient vanishes.
+            The value, the gradient, (e,), and the Hessian, (e, e); None if an exponential overflows or the gradient is
+                zero.
         """
         differences, loss = self.differences, self.problem.loss
         along = math.sqrt(R * R - y @ y)
@@ -114,7 +119,7 @@ def _logsumexp(logs: Float64[np.ndarray, "n others"]) -> Float64[np.ndarray, "n"
 def _log_excess(
     problem: Problem, best: Float64[np.ndarray, "n"], lost: Float64[np.ndarray, "n"], shift: float
 ) -> float:
-    """Return log(L − L_opt) − shift, where Σ_t s_t (γ_best − γ_t) = e^{lost + shift} for each input."""
+    """Return log(L − L_opt) − shift, where e^{lost + shift} is each input's highest score ``best`` minus its output."""
     if lost.max() + shift < NEGLIGIBLE:
         each = problem.loss.log_slope(best) + lost
     else:

@@ -1,14 +1,15 @@
 """Second derivatives of the joint risk and of the excess risk, for Newton's method.
 
-With E_i, s_it, c_it, k̄_i, π_i and Γ of :mod:`.joint_risk`, G_i = ∇(−E_i), Λ = log L + rΓ and u_i = rΓ + E_i: ∇²Λ = Σ
-π_i σ(u_i) G_i G_iᵀ − ∇Λ ∇Λᵀ + Σ π_i ∇²(−E_i), where
+The notation is that of :mod:`.joint_risk` and :func:`.joint_risk.joint_gradient` (E_i, s_it, c_it, k̄_i, π_i, Γ). With
+Λ = log L + rΓ, u_i = rΓ + E_i, G_i = ∇(−E_i) and the sigmoid function σ, ∇²Λ = Σ π_i σ(u_i) G_i G_iᵀ − ∇Λ ∇Λᵀ + Σ π_i
+∇²(−E_i), where
 
     ∂²(−E_i)/∂w∂p = Σ_t s_it (z_iα − z_it) (k_it − k̄_i)ᵀ,
     ∂²(−E_i)/∂p² = Σ_t s_it c_it ((k_it − k̄_i)(k_it − k̄_i)ᵀ − Cov_i),
 
-and Cov_i is the covariance of the keys under the softmax. As for the gradient, everything is computed from differences
-to α. The logarithm of the excess risk has the same derivatives in p, with the excess in place of L: π_i = |ℓ'(u_i)|
-over the sum of the excesses.
+and Cov_i is the covariance of the keys of input i under the softmax. As for the gradient, everything is computed from
+differences to the chosen token α. The logarithm of the excess risk L(v, p) − L_α(v) has the same derivatives in p, with
+π_i = |ℓ'(u_i)| divided by the sum of the excesses of all inputs.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from reference_attention.paths.joint_risk import (
 )
 
 Derivatives = tuple[float, Float64[np.ndarray, "m"], Float64[np.ndarray, "m m"]]
-"""Value, gradient and second derivative of a function."""
+"""The value, the gradient and the Hessian of a function of m variables."""
 
 
 def joint_curvature(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
 ) -> Derivatives:
-    """Return log L + rΓ with its first two derivatives in (w, p), m = d + k.
+    """Return log L + rΓ with gradient and Hessian in (w, p), m = d + k, for the head r v̄_mm + w and the prompt p.
 
-    This function extends :func:`.joint_risk.joint_gradient` by one order.
+    The value and the gradient are those of :func:`.joint_risk.joint_gradient`.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -64,10 +65,10 @@ def joint_curvature(
 def excess_curvature(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], drops: Drops, p: Float64[np.ndarray, "k"]
 ) -> Derivatives:
-    """Return log(L(v, p) − L_α(v)) + rΓ with its first two derivatives in p, m = k.
+    """Return log(L(v, p) − L_α(v)) + rΓ with gradient and Hessian in p, m = k, for the head v = r v̄_mm + w.
 
-    This function extends :func:`.joint_risk.excess_gradient` by one order. Where the excess is not positive, the value
-    is +inf and the derivatives are zero. ``drops`` is :func:`.joint_risk.head_drops` of w.
+    The value and the gradient are those of :func:`.joint_risk.excess_gradient`. If the excess is not positive, the
+    value is +inf and the derivatives are zero. ``drops`` is the result of :func:`.joint_risk.head_drops` for w.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -94,10 +95,10 @@ def _prompt_part(
     Float64[np.ndarray, "n k"],
     Float64[np.ndarray, "k k"],
 ]:
-    """Return the terms that both second derivatives share.
+    """Return the terms that the Hessians of both functions share.
 
-    The terms are log π_i, log(π_i σ(u_i))/2, k_it − k̄_i, the weights of tokens other than α, Σ π_i ∇_p(−E_i), √(π_i
-    σ(u_i)) ∇_p(−E_i) and Σ π_i ∂²(−E_i)/∂p², where π_i = |ℓ'(u_i)| e^{rΓ − total}.
+    In the notation of the module, these are log π_i, log(π_i σ(u_i))/2, k_it − k̄_i, the softmax weights of tokens
+    other than α, Σ π_i ∇_p(−E_i), √(π_i σ(u_i)) ∇_p(−E_i) and Σ π_i ∂²(−E_i)/∂p², where π_i = |ℓ'(u_i)| e^{rΓ − total}.
     """
     log_pi = log_slopes(joint, log_r, E) - total
     half = (log_pi - np.logaddexp(0.0, -(radius(log_r) * joint.svm.margin + E))) / 2

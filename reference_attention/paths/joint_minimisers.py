@@ -1,7 +1,7 @@
 """Pairs of head and prompt on the joint path at given radii, each followed from several starts.
 
-The path is computed by local search from each start. The caller takes the pair of least :attr:`Pair.rank`, at each
-radius or at the last radius.
+The path is computed by local search from each start. The caller takes the pair with the least :attr:`Pair.rank`, at
+each radius or at the last radius only.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6; :mod:`.joint_path`.
 """
@@ -22,14 +22,14 @@ from reference_attention.paths.joint_risk import Joint, relative_log_risk
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The pair of head r v̄_mm + w and prompt p at one radius.
+    """A head v = r v̄_mm + w of norm r and a prompt p of norm R, where v̄_mm is the unit solution of the head's SVM.
 
     Attributes:
-        joint: the tokens, keys and α, and the solution of (SVM).
-        log_r, R: the radii.
-        w: the head minus r v̄_mm, (d,).
+        joint: the tokens, keys and chosen tokens α, and the solution of the head's SVM.
+        log_r, R: log r, and R.
+        w: the offset w of the head, (d,).
         p: the prompt, (k,).
-        units: R divided by the unit of radii, which is 1/Θ or 1/(size of the rows).
+        units: R divided by the unit in which the caller gave the radii.
     """
 
     joint: Joint
@@ -41,18 +41,18 @@ class Pair:
 
     @cached_property
     def risk(self) -> float:
-        """Return log L + rΓ, where Γ is the label margin of v̄_mm."""
+        """Return log L(v, p) + rΓ, where Γ is the label margin of v̄_mm."""
         return float(relative_log_risk(self.joint, self.log_r, self.w, self.joint.log_weights(self.p)))
 
     @property
     def rank(self) -> float:
-        """Return an upper bound of the risk, given the rounding of outputs; lower is better, and inf is worst."""
+        """Return :attr:`risk` plus a bound of its rounding error, by which pairs are compared; inf if not finite."""
         most = self.risk + self.joint.output_rounding(self.w)
         return most if math.isfinite(most) else math.inf
 
     @property
     def lowest_margin(self) -> float:
-        """Return min over i, t of (k_iα − k_it)·p."""
+        """Return the least margin (k_iα − k_it)·p over all inputs i and tokens t ≠ α."""
         rows = self.joint.rows @ self.p
         return float(rows[self.joint.others].min())
 
@@ -65,14 +65,14 @@ def follow_from(
     first: Float64[np.ndarray, "k"],
     seed: int,
 ) -> list[list[Pair]]:
-    """Return, for each start, the pair at each radius; starts are the direction ``first`` and two random directions.
+    """Return for each of three starts, ``first`` and two random directions of the prompt, the pair at each radius.
 
     Args:
-        joint: the tokens, keys and α, and the solution of (SVM).
-        schedule: R ↦ log r.
-        radii: increasing, in units of ``unit``.
+        joint: the tokens, keys and chosen tokens α, and the solution of the head's SVM.
+        schedule: the function R ↦ log r.
+        radii: the radii R divided by ``unit``, increasing.
         unit: the unit of the radii.
-        first: a direction of the prompt, (k,).
+        first: the first start, a direction of the prompt, (k,).
         seed: seed of the random starts.
     """
     R = np.array(radii) * unit

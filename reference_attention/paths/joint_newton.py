@@ -1,11 +1,12 @@
-"""Descent on the joint risk over the two spheres ‖v‖ = r, ‖p‖ = R: Newton's method with the exact second derivative.
+"""Descent on the joint risk L(v, p) over the spheres ‖v‖ = r and ‖p‖ = R: Newton's method with the exact Hessian.
 
-The method also descends along directions of negative curvature: the step is −|H|⁻¹∇, |H| the second derivative with its
+The method also descends along directions of negative curvature: the step is −|H|⁻¹∇, where |H| is the Hessian with its
 eigenvalues taken positive, in units in which a logit and an output change by about one. So the descent leaves saddles,
-and ends at a local minimiser (or at a point where rounding stops it, which the remaining gradient shows).
+and ends at a local minimiser (or at a point where rounding errors stop it, which the remaining gradient shows).
 
-A head is v = r v̄_mm + w with w = B y − (r − √(r² − ‖y‖²)) v̄_mm, where the columns of B are orthonormal and orthogonal
-to v̄_mm, shape (d, e), e = d − 1.
+The notation is that of :mod:`.joint_risk`. A head of norm r is v = r v̄_mm + w with the offset w = B y − (r − √(r² −
+‖y‖²)) v̄_mm, where the columns of B are orthonormal and orthogonal to v̄_mm, shape (d, e), e = d − 1. So y gives the
+part of the head orthogonal to v̄_mm.
 """
 
 from __future__ import annotations
@@ -29,34 +30,34 @@ from reference_attention.paths.joint_risk import (
 )
 
 TRIES, ON_THE_WAY = 100, 24
-"""Largest number of points that a descent evaluates, shorter steps included: for a full descent, and for a descent that
-may end early (``enough``)."""
+"""Largest number of times that a descent evaluates steps: for a full descent, and for a descent that may end early
+(argument ``enough``)."""
 SHORTER = 0.5 ** np.array([1, 1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 19, 22, 25, 28, 32, 36, 40, 45, 50])
-"""Shares of a step that are tried where the full step does not lower the value; the share with the lowest value is
+"""Fractions of a step that are tried if the full step does not lower the value; the fraction with the lowest value is
 used."""
 SUFFICIENT = 1e-4
-"""Share of the decrease predicted by the slope that a step must achieve."""
+"""Fraction of the decrease predicted by the gradient that a step must achieve."""
 NEAR = 512.0
 """Difference of logits below which two tokens count as nearly tied."""
 OFF = np.array([0.0, *2.0 ** np.arange(-2, 8)])
-"""Distances from a tie, in logits, that are tried."""
+"""Differences of the logits of nearly tied tokens that are tried."""
 TIES = 4
-"""Largest number of times that :func:`beside_ties` is repeated with newly tied tokens."""
+"""Largest number of times that the search of :func:`beside_ties` is repeated with newly tied tokens."""
 LARGEST = 1e150
-"""Size of derivatives beyond which descent ends: derivatives overflow where an input is misclassified by a long
-head."""
+"""Size of derivatives beyond which a descent ends; derivatives overflow where a long head misclassifies an input."""
 DIGITS = 1e-12
-"""Relative difference below which two values count as equal; near the minimum the gradient decides between them."""
+"""Relative difference below which two values of the function count as equal; between such points the gradient
+decides."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spheres:
-    """The two spheres at one pair of radii.
+    """The spheres ‖v‖ = r of heads and ‖p‖ = R of prompts (symbols: see the module).
 
     Attributes:
-        joint: the tokens, keys and α, and the solution of (SVM).
-        log_r, R: the radii.
-        basis: B, (d, e).
+        joint: the tokens, keys and chosen tokens α, and the solution of the head's SVM.
+        log_r, R: log r, and R.
+        basis: the matrix B, (d, e).
     """
 
     joint: Joint
@@ -66,7 +67,7 @@ class Spheres:
 
     @cached_property
     def size(self) -> float:
-        """Return the largest ‖z_it‖."""
+        """Return the largest norm of a signed token, max ‖z_it‖."""
         return float(np.max(np.linalg.norm(self.joint.tokens, axis=-1)))
 
     def across(self, p: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k t"]:
@@ -78,27 +79,28 @@ class Spheres:
         return np.asarray(basis @ complement(part / float(np.linalg.norm(part))))
 
     def offset(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b d"]:
-        """Return the w with ‖r v̄_mm + w‖ = r whose part orthogonal to v̄_mm is y."""
+        """Return the offset w with ‖r v̄_mm + w‖ = r whose part orthogonal to v̄_mm is B y."""
         size = np.linalg.norm(y, axis=-1, keepdims=True)
         ratio = size * math.exp(-min(self.log_r, 690.0))
         along = size * ratio / (1 + np.sqrt((1 - ratio) * (1 + ratio)))
         return np.asarray(y @ self.basis.T - along * self.joint.svm.direction)
 
     def shorten(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b e"]:
-        """Return y, shortened to 0.99 r if it is longer: heads with v̄_mm·v ≤ 0 are not searched."""
+        """Return y, shortened to the length 0.99 r if it is longer; heads with v̄_mm·v ≤ 0 are not searched."""
         size, limit = np.linalg.norm(y, axis=-1, keepdims=True), 0.99 * radius(self.log_r)
         return np.asarray(y * np.where(size > limit, limit / np.maximum(size, limit), 1.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """The value and derivatives of a function on the spheres at one pair (y, p).
+    """The value and the derivatives of a function on the spheres, at one pair of a head (given by y) and a prompt p.
 
     Attributes:
-        y, p: the head's part orthogonal to v̄_mm, and the prompt.
-        value, slope, second: the value of the function, its gradient and second derivative.
-        across: an orthonormal basis Q of the moves orthogonal to p on which the risk depends, (k, t); p moves along
-            R(p + Qτ)/‖p + Qτ‖.
+        y, p: the coordinates of the head's part orthogonal to v̄_mm, (e,), and the prompt, (k,).
+        value, slope, second: the value of the function, its gradient and its Hessian in (y, τ), where τ are coordinates
+            of moves of p.
+        across: an orthonormal basis Q, as columns, of the moves orthogonal to p that change the risk, (k, t); τ ∈ R^t
+            moves p to R(p + Qτ)/‖p + Qτ‖.
     """
 
     y: Float64[np.ndarray, "e"]
@@ -111,13 +113,13 @@ class Local:
 
 @dataclass(frozen=True, eq=False)
 class JointObjective:
-    """The function log L + rΓ of the head coordinates y and the prompt coordinates τ (see :class:`Local`).
+    """The function log L(v, p) + rΓ of the coordinates y of the head and τ of the prompt (see :class:`Local`).
 
     Attributes:
         spheres: the spheres.
-        scale: unit of the head, about r q where r q ≫ 1 (q is the weight of tokens other than α); the gradient in p is
-            divided by it.
-        moves: whether the prompt moves, too.
+        scale: the unit of y, about r q where r q ≫ 1, with q the softmax weight of tokens other than α; the gradient in
+            p is divided by it before its length is measured.
+        moves: whether the prompt moves, too, or only the head.
     """
 
     spheres: Spheres
@@ -125,12 +127,12 @@ class JointObjective:
     moves: bool = True
 
     def values(self, y: Float64[np.ndarray, "*b e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
-        """Return the values of the function at pairs (y, p)."""
+        """Return the values of the function at pairs of y and p, (*b,)."""
         joint, log_r = self.spheres.joint, self.spheres.log_r
         return relative_log_risk(joint, log_r, self.spheres.offset(y), joint.log_weights(p))
 
     def local(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> Local:
-        """Return the function with its derivatives at a pair."""
+        """Return the value and the derivatives of the function at a pair of y and p."""
         s = self.spheres
         value, gradient, second = joint_curvature(s.joint, s.log_r, s.offset(y), p)
         d, e, u = s.basis.shape[0], y.size, s.joint.svm.direction
@@ -150,9 +152,10 @@ class JointObjective:
 
 @dataclass(frozen=True, eq=False)
 class PromptObjective:
-    """The function log(L − L_α) + rΓ of τ for a fixed head, where L_α is the risk when α is selected exactly.
+    """The function log(L − L_α) + rΓ of prompts, for a fixed head; L_α is the risk if all weight is on α.
 
-    If rows are given, the prompt moves only in directions orthogonal to them.
+    The head is r v̄_mm + w. If ``orthogonal_to`` is given, the prompt moves only in directions orthogonal to these
+    rows; y is empty.
     """
 
     spheres: Spheres
@@ -162,18 +165,18 @@ class PromptObjective:
 
     @cached_property
     def drops(self) -> Drops:
-        """Return the :func:`.joint_risk.head_drops` of the head."""
+        """Return the result of :func:`.joint_risk.head_drops` for the head."""
         return head_drops(self.spheres.joint, self.spheres.log_r, self.w)
 
     def values(self, y: Float64[np.ndarray, "*a e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
-        """Return the values at the prompts p, with an empty y; +inf where the risk is not above L_α."""
+        """Return the values of the function at prompts p, with an empty y; +inf where the risk is not above L_α."""
         joint, log_r = self.spheres.joint, self.spheres.log_r
         logs = joint.log_weights(p)
         sign, total = log_excess(joint, log_r, self.w, logs, exponents(joint, log_r, self.w, logs), self.drops)
         return np.asarray(np.where(sign > 0, total - math.log(logs.shape[-2]), math.inf))
 
     def local(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> Local:
-        """Return the function with its derivatives at a prompt."""
+        """Return the value and the derivatives of the function at the prompt p, with an empty y."""
         s = self.spheres
         value, gradient, second = excess_curvature(s.joint, s.log_r, self.w, self.drops, p)
         across = s.across(p)
@@ -191,16 +194,16 @@ def descend(
     gradient: float,
     enough: float = 0.0,
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
-    """Return the local minimiser that descent reaches from (y, p), and the norm of the gradient there.
+    """Return the local minimiser (y, p) that a descent reaches from the given one, and the norm of the gradient there.
 
-    The norm is infinite where the function is infinite.
+    The norm is infinite if the function is infinite at the start.
 
     Args:
         function: the function to minimise.
-        y: the head, (e,).
-        p: the prompt, (k,).
+        y: the coordinates y of the first head, (e,).
+        p: the first prompt, (k,).
         gradient: the norm of the gradient at which the descent ends.
-        enough: the descent also ends when a step would lower the function by no more than this.
+        enough: the descent also ends when a step would lower the function by less than this.
     """
     s, scale, e = function.spheres, function.scale, y.size
     now = function.local(y, p)
@@ -232,7 +235,7 @@ def descend(
             lower = values[best] < now.value + SUFFICIENT * lengths[best] * promised and (
                 values[best] < now.value - digits
             )
-            # If a gain is smaller than the rounding of the value, the gradients are compared instead.
+            # If the value changes by less than its rounding error, the lengths of the gradients are compared instead.
             if lower or values[best] <= now.value + digits:
                 new = function.local(heads[best], prompts[best])
                 if lower or _norm(new.slope * measured) < gradient_norm:
@@ -249,12 +252,13 @@ def descend(
 def beside_ties(
     spheres: Spheres, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"], gradient: float
 ) -> Float64[np.ndarray, "k"]:
-    """Return the prompt that descent with the logits of nearly tied tokens fixed reaches; p if this gains nothing.
+    """Return a prompt of lower risk, reached by a descent that fixes the logits of nearly tied tokens; p if none is.
 
-    Where tokens of an input nearly tie at r ≫ 1, so that their weight q_i is neither 0 nor 1, the exponent r (slack_i −
-    q_i d_i), with d_i the drop of the output, multiplies the rounding error of logits of size R by r. Then derivatives
-    that change the tie are meaningless, but derivatives that keep it are accurate. So the descent, on the log-excess,
-    keeps the tied logits fixed, at the best of several distances from the tie.
+    If tokens of input i nearly tie with α at r ≫ 1, so that their softmax weight q_i is neither 0 nor 1, then E_i of
+    :mod:`.joint_risk` changes with q_i at a rate of order r, and so multiplies the rounding error of logits by r. Then
+    derivatives in directions that change the tied logits are meaningless, but derivatives in directions that keep them
+    are accurate. So the descent, on the log excess, keeps the differences of the tied logits fixed, at the best of
+    several values.
     """
     s, empty = spheres, np.zeros(0)
     prompt_objective = PromptObjective(s, w)
@@ -284,7 +288,10 @@ def _norm(x: Float64[np.ndarray, "m"]) -> float:
 def _newton(
     slope: Float64[np.ndarray, "m"], scaled: Float64[np.ndarray, "m m"], units: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m"]:
-    """Return −|H|⁻¹∇ in scaled units; raise eigenvalues of |H| to at least the rounding error of the largest."""
+    """Return the step −|H|⁻¹∇; eigenvalues of |H| are raised to at least the rounding error of the largest.
+
+    ``slope`` is ∇, ``units`` the units of the m coordinates, and ``scaled`` the Hessian H in these units.
+    """
     values, vectors = np.linalg.eigh(scaled)
     sizes = np.abs(values)
     sizes = np.maximum(sizes, max(float(sizes.max(initial=0.0)) * 2.0**-46, 1e-300))
@@ -292,9 +299,9 @@ def _newton(
 
 
 def complement(u: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d e"]:
-    """Return an orthonormal basis of the complement of a unit vector, shape (d, d − 1).
+    """Return an orthonormal basis, as columns, of the orthogonal complement of a unit vector, shape (d, d − 1).
 
-    The basis consists of all but one column of a reflection.
+    The basis consists of all but one column of a reflection that maps u to a coordinate axis.
     """
     k = int(np.argmax(np.abs(u)))
     normal = u.copy()

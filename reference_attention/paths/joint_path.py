@@ -1,9 +1,11 @@
-"""The joint regularization path: argmin L(v, p) over ‖v‖ ≤ r, ‖p‖ ≤ R, along a schedule R ↦ r(R).
+"""The joint regularization path: minimisers (v, p) of L over ‖v‖ ≤ r and ‖p‖ ≤ R, along a schedule R ↦ r(R).
 
-The objective is :func:`reference_attention.paths.joint_risk.relative_log_risk`, so r = e^{RΘ} and RΘ = 10⁶ are routine.
-Where r e^{−RΘ} is not tiny, (v, p) are minimised together. Where it is tiny, p does not change the digits of L, so head
-and prompt are minimised in turn, the prompt on the log-excess risk; each turn gains as many digits as r e^{−RΘ} has
-zeros. Both constraints are active, so the search is on the two spheres.
+The notation is that of :mod:`.joint_risk`, and Θ is the margin of p̄_mm. The objective is
+:func:`reference_attention.paths.joint_risk.relative_log_risk`, so r = e^{RΘ} and RΘ = 10⁶ are routine. Where r e^{−RΘ}
+is not tiny, L is minimised in v and p together. Where it is tiny, p does not change the digits of L, so L is minimised
+in turn in the head, and in the prompt on the log excess log(L − L_α), with L_α the risk if all weight is on α. Each
+turn gains as many digits as r e^{−RΘ} has zeros. Both constraints are active, so the search is on the spheres ‖v‖ = r
+and ‖p‖ = R.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
 """
@@ -30,30 +32,30 @@ from reference_attention.paths.joint_risk import Joint, exponents, relative_log_
 from reference_attention.paths.large_head_descent import LARGE_HEAD, descend_large_heads
 
 Schedule = Callable[[float], float]
-"""A function R ↦ log r."""
+"""A function R ↦ log r from the norm R of the prompt to the norm r of the head."""
 
 LOST = 1e-3
-"""Norm of the gradient of the log-excess; a descent that ends above it was stopped by rounding, far from its goal."""
+"""Norm of the gradient of the log excess above which a descent was stopped by rounding errors, far from its goal."""
 COUPLED = -9.0
-"""Value of log(r max_i q_i), with q_i = 1 − s_iα, above which head and prompt are minimised together."""
+"""Value of log(r max_i q_i), with q_i = 1 − s_iα, above which L is minimised in head and prompt together."""
 TURNS = 6
-"""Number of alternations between head and prompt; each multiplies the error by about r max q ≤ e^{COUPLED}."""
+"""Number of alternations between head and prompt; each multiplies the error by about r max_i q_i ≤ e^{COUPLED}."""
 GRADIENT = 1e-10
-"""Norm of the gradient of log L at which descent ends at the requested radii."""
+"""Norm of the gradient of log L at which a descent ends at a requested radius."""
 ON_THE_WAY = 1e-4, 1e-3
-"""Criteria for ending a descent at radii between the requested ones: the norm of the gradient, and the decrease per
-step."""
+"""The norm of the gradient, and the decrease by a step, at which a descent ends at a radius on the way to a requested
+one."""
 GROWTH = 4.0
-"""Ratio of successive radii in the continuation between the requested radii, while logits are small."""
+"""Ratio of successive radii on the way to a requested radius, while logits are small."""
 LATE, LATE_GROWTH = 256.0, 16.0
-"""Value of max‖k_iα − k_it‖ R beyond which p(R) is nearly a straight line, and the ratio of successive radii beyond
-it."""
+"""Value of R max‖k_iα − k_it‖ beyond which the prompt of the path is nearly a linear function of R, and the ratio of
+successive radii beyond it."""
 MOST_STEPS = 24
-"""Largest number of radii on the way to a requested radius; after them the search jumps to that radius, and the
-residual tells whether it succeeded."""
+"""Largest number of radii on the way to a requested radius. After them the search jumps to the requested radius, and
+the residual shows whether it succeeded."""
 HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
-"""Largest log L + rΓ of a starting point for which all inputs count as selecting their tokens (at the minimiser it is
-at most about log 2), and the ratio of radii below which a step is no longer shortened."""
+"""Largest log L + rΓ of a first point at which every input counts as still selecting α (at the minimiser log L + rΓ is
+at most about log 2), and the ratio of successive radii below which a step is no longer shortened."""
 
 
 def linear_schedule(ratio: float) -> Schedule:
@@ -68,14 +70,14 @@ def exponential_schedule(rate: float, unit: float = 1.0) -> Schedule:
 
 @dataclass(frozen=True, eq=False)
 class JointPath:
-    """Minimisers along a schedule.
+    """The minimisers of the joint risk at k radii along a schedule (symbols: see the module).
 
     Attributes:
-        radii: R, shape (k,).
-        log_head_radii: log r, shape (k,).
-        offsets: w = v − r v̄_mm, shape (k, d).
-        prompts: p, shape (k, dk).
-        residuals: norm of the remaining projected gradients, shape (k,).
+        radii: the norms R of the prompts, shape (k,).
+        log_head_radii: the logarithms log r of the norms of the heads, shape (k,).
+        offsets: the offsets w = v − r v̄_mm of the heads, shape (k, d).
+        prompts: the prompts p, shape (k, dk).
+        residuals: the norms of the remaining gradients, projected on the spheres, shape (k,).
     """
 
     radii: Float64[np.ndarray, "k"]
@@ -93,9 +95,9 @@ def joint_path(
     *,
     most_steps: int = MOST_STEPS,
 ) -> JointPath:
-    """Follow the minimiser from the direction ``start`` at a small radius to each of ``radii`` (increasing).
+    """Follow a minimiser from the prompt's direction ``start`` at a small radius to each of ``radii`` (increasing).
 
-    This is a local search. Near R = 0 the risk is nearly linear in p, so the start does not matter; tests compare
+    This is a local search. Near R = 0 the risk is nearly linear in p, so the start hardly matters; tests compare
     several starts.
     """
     basis = complement(joint.svm.direction)
@@ -110,13 +112,13 @@ def joint_path(
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """A local minimiser that is being followed.
+    """A local minimiser of the joint risk that is followed from radius to radius.
 
     Attributes:
-        spheres: the spheres on which the minimiser lies.
-        y, p: the head's part orthogonal to v̄_mm, and the prompt.
-        residual: norm of the remaining projected gradients.
-        before: the previous radius and prompt.
+        spheres: the spheres of heads and prompts on which the minimiser lies.
+        y, p: the coordinates of the head's part orthogonal to v̄_mm, and the prompt.
+        residual: the norm of the remaining gradient, projected on the spheres.
+        before: the previous radius and prompt, if there are any.
     """
 
     spheres: Spheres
@@ -127,7 +129,7 @@ class Branch:
 
     @cached_property
     def rank(self) -> float:
-        """Return an upper bound of log L + rΓ, given the rounding of outputs; lower is better, and inf is worst."""
+        """Return log L + rΓ plus a bound of its rounding error, by which branches are compared; inf if not finite."""
         spheres = self.spheres
         value = float(JointObjective(spheres).values(self.y, self.p))
         value += spheres.joint.output_rounding(spheres.offset(self.y))
@@ -142,7 +144,7 @@ def begin_branch(
     start: Float64[np.ndarray, "dk"],
     *ends: float,
 ) -> Branch:
-    """Return the local minimiser at R that descent reaches from the head r v̄_mm and the prompt R·start/‖start‖."""
+    """Return the local minimiser at R that a descent reaches from the head r v̄_mm and the prompt R·start/‖start‖."""
     spheres = Spheres(joint, schedule(R), R, basis)
     return Branch(
         spheres, *_minimise(spheres, np.zeros(basis.shape[1]), R * joint.unit_prompt(start), *(ends or ON_THE_WAY))
@@ -159,15 +161,15 @@ def advance_branch(
     final: bool = True,
     most_steps: int = MOST_STEPS,
 ) -> Branch:
-    """Return the branch continued to a larger radius.
+    """Return the branch continued to the larger radius ``goal``.
 
     Args:
-        joint: the tokens, keys and α, and the solution of (SVM).
-        basis: an orthonormal basis of the complement of v̄_mm, (d, e).
-        schedule: R ↦ log r.
+        joint: the tokens, keys and chosen tokens α, and the solution of the head's SVM.
+        basis: an orthonormal basis of the orthogonal complement of v̄_mm, (d, e).
+        schedule: the function R ↦ log r.
         branch: the branch so far.
         goal: the radius to reach.
-        final: whether to descend as far as rounding allows at that radius.
+        final: whether to descend as far as rounding allows at ``goal``.
         most_steps: largest number of radii on the way.
     """
     steps = 0
@@ -191,9 +193,9 @@ def polish_branch(branch: Branch) -> Branch:
 def descend_at_radius(
     joint: Joint, schedule: Schedule, R: float, start: Float64[np.ndarray, "dk"], heads: Float64[np.ndarray, "d"]
 ) -> JointPath:
-    """Return the local minimiser at one radius that descent reaches from a given prompt and head.
+    """Return the local minimiser at one radius that a descent reaches from a given prompt and head.
 
-    The prompt is R·start/‖start‖, and the offset of the head is ``heads``.
+    The given prompt is R·start/‖start‖, and ``heads`` is the offset v − r v̄_mm of the given head v.
     """
     spheres = Spheres(joint, schedule(R), R, complement(joint.svm.direction))
     return path_of(
@@ -202,7 +204,7 @@ def descend_at_radius(
 
 
 def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64[np.ndarray, "d"]:
-    """Return the offset w of the best head of radius r for a fixed prompt, shape (d,); the problem is convex."""
+    """Return the offset w of the head of norm r with least risk for a fixed prompt, shape (d,), a convex problem."""
     spheres = Spheres(joint, log_r, float(np.linalg.norm(p)), complement(joint.svm.direction))
     y, _, _ = descend(JointObjective(spheres, moves=False), np.zeros(spheres.basis.shape[1]), p, GRADIENT)
     return spheres.offset(y)
@@ -211,9 +213,9 @@ def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64
 def prompt_at(
     joint: Joint, log_r: float, R: float, w: Float64[np.ndarray, "d"], start: Float64[np.ndarray, "dk"]
 ) -> Float64[np.ndarray, "dk"]:
-    """Return the prompt of norm R that descent on the log-excess risk reaches from ``start`` for a fixed head.
+    """Return the prompt of norm R that a descent on the log excess reaches from ``start``, for the head r v̄_mm + w.
 
-    The log-excess risk of the result is never above that of ``start``.
+    The log excess of the result is never above that of R·start/‖start‖.
     """
     spheres = Spheres(joint, log_r, R, complement(joint.svm.direction))
     return descend(PromptObjective(spheres, w), np.zeros(0), R * joint.unit_prompt(start), GRADIENT)[1]
@@ -240,10 +242,10 @@ def _next(
     """Return the next radius and a prompt from which the descent at that radius starts.
 
     The prompt is p scaled to the next radius or, if the risk is lower there, the point at the next radius on the line
-    through the last two prompts (p = R p̄ + o(1) follows such a line). Scaling enlarges the offset, but keeps a
-    selected token selected. Either prompt may stop selecting α at a non-support that selects α only narrowly, and then
-    the risk jumps by many orders of magnitude. At large radii the step is therefore shortened until no selection is
-    lost.
+    through the last two prompts; at large radii the path nearly follows such a line. Scaling enlarges the offset of p
+    from the path's limiting ray, but keeps a selected token selected. Either prompt may stop selecting α in an input
+    that selects α only narrowly, and then the risk jumps by many orders of magnitude. At large radii the step is
+    therefore shortened until every input still selects α.
     """
     R, y, p, before = branch.spheres.R, branch.y, branch.p, branch.before
     late = R * branch.spheres.joint.longest_row > LATE
@@ -265,7 +267,7 @@ def _next(
 
 
 def _coupling(spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "dk"]) -> float:
-    """Return log(r max q) over the inputs with E_i < 40, which are those that influence the digits of L."""
+    """Return log(r max_i q_i), q_i = 1 − s_iα, over the inputs with E_i < 40 or slack 0, which affect digits of L."""
     joint, log_r = spheres.joint, spheres.log_r
     logs = joint.log_weights(p)
     matters = joint.svm.support | (exponents(joint, log_r, spheres.offset(y), logs) < 40.0)
@@ -275,7 +277,7 @@ def _coupling(spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarr
 def _minimise(
     spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "dk"], gradient: float, enough: float = 0.0
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "dk"], float]:
-    """Return a local minimiser on both spheres, reached from (y, p), and the norm of the remaining gradient."""
+    """Return a local minimiser (y, p) on both spheres, reached from the given one, and the norm of its gradient."""
     y = spheres.shorten(y)
     coupling = _coupling(spheres, y, p)
     residual = math.inf

@@ -1,12 +1,16 @@
 """The joint risk of (v, p), relative to e^{−rΓ} and in logarithms, so that no digits are lost at r = e^{RΘ}.
 
-With the logistic loss the joint risk is of size e^{−rΓ}: at rΓ > 745 it underflows, and at r = e^{1000} not even log L
-has digits left. So a head of radius r is written v = r v̄_mm + w, and all formulas are in terms of
+Let z_it = Y_i x_it be the signed tokens, α the chosen token of each input, v̄_mm the unit solution of the head's SVM on
+the z_iα and Γ its label margin, min_i v̄_mm·z_iα. With the logistic loss, the joint risk L(v, p) of a head of norm r is
+of size e^{−rΓ}: at rΓ > 745 it underflows, and at r = e^{1000} not even log L has digits left. So the head is written v
+= r v̄_mm + w with the *offset* w, and all formulas are in terms of
 
     E_i = Y_i v·x_i^p − rΓ = r (slack_i − Σ_{t≠α} s_it δ_it) + w·z_i^p,        δ_it = v̄_mm·(z_iα − z_it),
 
-with z_it = Y_i x_it, slack_i = v̄_mm·z_iα − Γ (exactly zero at supports) and r s_it computed as e^{log r + log s_it}.
-Then log L(v, p) + rΓ = log mean_i exp(−E_i + h(rΓ + E_i)), h(u) = log(log(1 + e^{−u})) + u → 0.
+where s_i = softmax(K_i p) are the softmax weights, x_i^p = Σ_t s_it x_it the attended token, z_i^p = Y_i x_i^p, and
+slack_i = v̄_mm·z_iα − Γ, which is exactly zero at the support vectors z_iα of the head's SVM. The product r s_it is
+computed as e^{log r + log s_it}. Then log L(v, p) + rΓ = log mean_i exp(−E_i + h(rΓ + E_i)) with h(u) = log(log(1 +
+e^{−u})) + u, which tends to 0 as u → ∞.
 
 Shapes: leading batch axes ``*b``; signed tokens z (n, T, d), keys (n, T, k), offsets w (*b, d), log weights (*b, n, T).
 
@@ -27,22 +31,23 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
 NOISE = 2.0**-46
-"""Share of the largest singular value of the rows k_iα − k_it below which a singular value counts as rounding. To the
-logits of a prompt of length R the direction of such a singular value contributes at most this share of R max‖k_iα −
-k_it‖, up to a factor of the number of rows."""
+"""Fraction of the largest singular value of the rows k_iα − k_it below which a singular value counts as a rounding
+error. The direction of such a singular value contributes to the logits of a prompt of norm R at most this fraction of R
+max‖k_iα − k_it‖, up to a factor of the number of rows."""
 Drops = tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]
-"""Sign and logarithm of the decrease of an output when each token replaces α; see :func:`head_drops`."""
+"""Sign and logarithm of the decrease of an input's output if token t gets all weight in place of α
+(:func:`head_drops`)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Signed tokens, keys and chosen tokens of a joint problem, with the solution of (SVM) on the chosen tokens.
+    """Signed tokens, keys and chosen tokens of a joint problem, and the solution of the head's SVM (symbols: module).
 
     Attributes:
-        tokens: z_it = Y_i x_it, shape (n, T, d).
-        keys: k_it, shape (n, T, k).
-        alpha: α, shape (n,).
-        svm: the solution v_mm of (SVM) on z_iα.
+        tokens: the signed tokens z_it = Y_i x_it, shape (n, T, d).
+        keys: the keys k_it, shape (n, T, k).
+        alpha: the chosen token α of each input, shape (n,).
+        svm: the solution v_mm of the head's SVM on the chosen tokens z_iα.
     """
 
     tokens: Float64[np.ndarray, "n T d"]
@@ -72,15 +77,15 @@ class Joint:
 
     @cached_property
     def longest_row(self) -> float:
-        """Return max ‖k_iα − k_it‖; logits of a prompt of length R are at most R times this length."""
+        """Return max ‖k_iα − k_it‖; logit differences of a prompt of norm R are at most R times this length."""
         return float(np.max(np.linalg.norm(self.rows, axis=-1)))
 
     def output_rounding(self, w: Float64[np.ndarray, "d"]) -> float:
-        """Return a bound of how much the rounding of v̄_mm and of sums changes an output w·z_it.
+        """Return a bound of the rounding error of outputs w·z_it, from the rounding of v̄_mm and of sums.
 
-        If the part w of a head orthogonal to v̄_mm is long enough, the computed outputs, and so the risk, are only
-        rounding error. The rounding of v̄_mm makes a spurious slope at supports, which a solver would follow without
-        bound at r = e^{10⁸}.
+        If the offset w of a head is long enough, the computed outputs, and so the risk, consist only of rounding
+        errors. Because of the rounding of v̄_mm, the risk seems to decrease along some offsets at support vectors; a
+        solver would follow them without bound at r = e^{10⁸}.
         """
         return float(np.linalg.norm(w) * np.max(np.linalg.norm(self.tokens, axis=-1))) * (w.size + 8) * EPS
 
@@ -89,8 +94,8 @@ class Joint:
         """Return an orthonormal basis, as columns, of the span of the k_iα − k_it; None if the span is R^k or {0}.
 
         The risk depends only on the part of p in this span, so minimisers of a given norm lie in the span. A direction
-        is left out if its singular value is below :data:`NOISE` times the largest: it belongs to the null space, and
-        only the rounding of keys keeps it from zero.
+        is left out if its singular value is below :data:`NOISE` times the largest: it would be zero without the
+        rounding of keys.
         """
         rows = self.rows[self.others]
         _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
@@ -98,7 +103,7 @@ class Joint:
         return None if len(significant) in (0, rows.shape[1]) else np.asarray(significant.T)
 
     def unit_prompt(self, q: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
-        """Return the direction of q's projection onto the span of the rows.
+        """Return the unit vector in the direction of q's projection on the span of the k_iα − k_it.
 
         If the projection is 0, the result is any direction of the span.
         """
@@ -109,40 +114,40 @@ class Joint:
 
     @cached_property
     def drops(self) -> Float64[np.ndarray, "n T"]:
-        """Return δ_it = v̄_mm·(z_iα − z_it), shape (n, T)."""
+        """Return δ_it = v̄_mm·(z_iα − z_it), the drop of the output of v̄_mm from token α to token t, shape (n, T)."""
         return np.asarray(np.sum(self.sides * self.svm.direction, axis=-1))
 
     @cached_property
     def along(self) -> tuple[Float64[np.ndarray, "n T1"], Float64[np.ndarray, "n T1"]]:
-        """Return sign and logarithm of slack_i and −δ_it, sign 0 at t = α, shape (n, 1 + T).
+        """Return signs and logarithms of slack_i and of −δ_it (with sign 0 at t = α), each of shape (n, 1 + T).
 
-        The part of E_i along v̄_mm is r times a combination of these numbers.
+        The part of E_i from r v̄_mm is r (slack_i − Σ_{t≠α} s_it δ_it), a combination of these numbers.
         """
         terms = np.concatenate([self.svm.slack[:, None], np.where(self.others, -self.drops, 0.0)], axis=1)
         with np.errstate(divide="ignore"):
             return np.sign(terms), np.log(np.abs(terms))
 
     def log_weights(self, p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b n T"]:
-        """Return log softmax(K p), shape (*b, n, T)."""
+        """Return the logarithms of the softmax weights, log softmax(K_i p), shape (*b, n, T)."""
         relative = -_dot(self.rows, p)
         relative -= relative.max(axis=-1, keepdims=True)
         return np.asarray(relative - np.log(np.exp(relative).sum(axis=-1, keepdims=True)))
 
     def log_nonoptimality(self, log_weights: Float64[np.ndarray, "*b n T"]) -> Float64[np.ndarray, "*b n"]:
-        """Return log q_i = log(1 − s_iα), as a sum over the other tokens, shape (*b, n)."""
+        """Return log(1 − s_iα), computed as the log of the sum of the other tokens' weights, shape (*b, n)."""
         return np.asarray(np.logaddexp.reduce(np.where(self.others, log_weights, -np.inf), axis=-1))
 
 
 def joint_of_chosen(
     tokens: Float64[np.ndarray, "n T d"], keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"]
 ) -> Joint | None:
-    """Return the joint problem of signed tokens and keys that selects α; None if no head separates the tokens z_iα."""
+    """Return the joint problem with chosen tokens α; None if no head v has v·z_iα > 0 for all inputs i."""
     svm = label_svm(chosen_rows(tokens, alpha))
     return None if isinstance(svm, Infeasible) else Joint(tokens, keys, alpha, svm)
 
 
 def chosen_rows(values: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n d"]:
-    """Return the rows of the chosen tokens, shape (n, d)."""
+    """Return ``values`` of the chosen tokens α, shape (n, d)."""
     return np.asarray(values[np.arange(len(alpha)), alpha])
 
 
@@ -168,7 +173,7 @@ def relative_log_risk(
     w: Float64[np.ndarray, "*b d"],
     log_weights: Float64[np.ndarray, "*b n T"],
 ) -> Float64[np.ndarray, "*b"]:
-    """Return log L(r v̄_mm + w, p) + rΓ with the logistic loss, shape (*b,)."""
+    """Return log L(r v̄_mm + w, p) + rΓ, from the logarithms of the softmax weights at p, shape (*b,)."""
     return log_mean_exp(log_losses(joint, log_r, exponents(joint, log_r, w, log_weights)))
 
 
@@ -178,15 +183,16 @@ def log_mean_exp(x: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b"]:
 
 
 def retract(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-    """Return the offset moved along −v̄_mm, and shortened across it if need be, until ‖r v̄_mm + w‖ ≤ r.
+    """Return the offset w, moved along −v̄_mm and shortened across it if necessary, so that ‖r v̄_mm + w‖ ≤ r.
 
-    Feasible offsets are unchanged. In terms of w the ball is v̄_mm·w ≤ −(r − √(r² − ‖w_⊥‖²)) = −‖w_⊥‖²/(r + √(r² −
-    ‖w_⊥‖²)), and the last form needs no r².
+    Feasible offsets are unchanged. With w_⊥ the part of w orthogonal to v̄_mm, the condition is v̄_mm·w ≤ −(r − √(r² −
+    ‖w_⊥‖²)) = −‖w_⊥‖²/(r + √(r² − ‖w_⊥‖²)). The last form is used; it can be computed without r².
     """
     u = joint.svm.direction
     along = np.sum(w * u, axis=-1, keepdims=True)
     across = w - along * u
-    # Project a second time: the remaining v̄_mm·w is then the rounding of w_⊥, not of the part that was removed.
+    # Project a second time, so that the error of v̄_mm·w_⊥ is a rounding error of w_⊥ and not of the part that was
+    # removed.
     across = across - np.sum(across * u, axis=-1, keepdims=True) * u
     size = np.linalg.norm(across, axis=-1, keepdims=True)
     ratio = np.exp(np.log(np.maximum(size, 1e-300)) - log_r)
@@ -194,7 +200,7 @@ def retract(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float
     ratio = np.minimum(ratio, 1.0)
     root = np.sqrt((1 - ratio) * (1 + ratio))
     top = -np.minimum(size, radius(log_r)) * ratio / (1 + root)
-    # The ball also ends below, at v̄_mm·w = −r(1 + root), far from any point of interest.
+    # The ball has another boundary at v̄_mm·w = −r(1 + root), far from any point of interest.
     bottom = -radius(log_r) * (1 + root)
     return np.asarray(across + np.clip(along, bottom, top) * u)
 
@@ -202,11 +208,11 @@ def retract(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float
 def joint_gradient(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
 ) -> tuple[float, Float64[np.ndarray, "d"], Float64[np.ndarray, "k"]]:
-    """Return log L + rΓ and its derivatives with respect to w and p.
+    """Return log L(r v̄_mm + w, p) + rΓ and its derivatives with respect to w and p.
 
-    With Λ = log L + rΓ: dΛ/dw = −Σ π_i z_i^p and dΛ/dp = Σ π_i Σ_t s_it c_it (k_it − k̄_i), with c_it = (r v̄_mm +
-    w)·(z_iα − z_it), k̄_i = Σ_t s_it k_it and π_i = |ℓ'(u_i)|/Σ_j ℓ(u_j): everything is computed from differences to α,
-    so nothing cancels.
+    With Λ = log L + rΓ, dΛ/dw = −Σ π_i z_i^p and dΛ/dp = Σ π_i Σ_t s_it c_it (k_it − k̄_i), where c_it = (r v̄_mm +
+    w)·(z_iα − z_it), k̄_i = Σ_t s_it k_it, π_i = |ℓ'(u_i)|/Σ_j ℓ(u_j) and u_i = rΓ + E_i. Everything is computed from
+    differences to α, so nothing cancels.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -222,11 +228,10 @@ def joint_gradient(
 def excess_gradient(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
 ) -> tuple[float, Float64[np.ndarray, "k"]]:
-    """Return log(L(v, p) − L_α(v)) + rΓ and its derivative in p, L_α(v) the risk of v when α is selected exactly.
+    """Return log(L(v, p) − L_α(v)) + rΓ and its derivative in p, for the head v = r v̄_mm + w.
 
-    Where r e^{−RΘ} is tiny, L(v, p) differs from L_α(v) only beyond the last digit of a float; this logarithm keeps the
-    difference. The logarithm is +inf where the excess is not positive, that is, where p has no higher risk than
-    selecting α.
+    L_α(v) is the risk of v if all weight is on α. At large norms of p, L(v, p) differs from L_α(v) only beyond the last
+    digit of a float; this logarithm keeps the difference. If the difference is not positive, the result is +inf.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -248,7 +253,8 @@ def log_excess(
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
     """Return the sign and the logarithm of n (L(v, p) − L_α(v)) e^{rΓ}, each (*b,).
 
-    Both are computed from the log weights and exponents of (w, p), and from :func:`head_drops` of w.
+    They are computed from the logarithms ``logs`` of the softmax weights, the exponents E of :func:`exponents`, and the
+    result of :func:`head_drops` for w.
     """
     sign, size = drops
     sign, size = signed_logsumexp(sign, size + logs)
@@ -256,24 +262,24 @@ def log_excess(
 
 
 def log_slopes(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
-    """Return log|ℓ'(rΓ + E_i)| + rΓ."""
+    """Return log |ℓ'(rΓ + E_i)| + rΓ for the logistic loss, shape (*b, n)."""
     return np.asarray(-E - np.logaddexp(0.0, -(radius(log_r) * joint.svm.margin + E)))
 
 
 def log_losses(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
-    """Return log ℓ(rΓ + E_i) + rΓ = −E_i + h(rΓ + E_i)."""
+    """Return log ℓ(rΓ + E_i) + rΓ for the logistic loss, shape (*b, n)."""
     u = radius(log_r) * joint.svm.margin + E
     low, high = np.minimum(u, 30.0), np.maximum(u, 30.0)
     return np.asarray(-E + np.where(u < 30.0, np.log(np.logaddexp(0.0, -low)) + low, -np.exp(-high) / 2))
 
 
 def _at_alpha(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n"]:
-    """Return E_i for softmax weights that select α exactly."""
+    """Return E_i if all weight is on α, r slack_i + w·z_iα, shape (n,)."""
     return np.asarray(radius(log_r) * joint.svm.slack + joint.chosen_tokens @ w)
 
 
 def head_drops(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Drops:
-    """Return sign and logarithm of c_it = (r v̄_mm + w)·(z_iα − z_it), sign zero at α, each of shape (n, T)."""
+    """Return sign and logarithm of c_it = (r v̄_mm + w)·(z_iα − z_it), with sign 0 at t = α, each of shape (n, T)."""
     across = _dot(joint.sides, w)
     by_sign, by_size = (x[:, 1:] for x in joint.along)
     with np.errstate(divide="ignore"):
@@ -286,7 +292,7 @@ def head_drops(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Drops
 def log_moves(
     drops: Drops, logs: Float64[np.ndarray, "n T"]
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
-    """Return sign and logarithm of s_it c_it, zero at α, from :func:`head_drops`."""
+    """Return sign and logarithm of s_it c_it, with c of :func:`head_drops` and the log weights ``logs``; 0 at t = α."""
     sign, size = drops
     return sign, np.where(sign == 0, -np.inf, size + logs)
 
@@ -299,10 +305,12 @@ def _logistic_excess(
     sign: Float64[np.ndarray, "*b n"],
     log_size: Float64[np.ndarray, "*b n"],
 ) -> Float64[np.ndarray, "*b n"]:
-    """Return log|ℓ(u − x) − ℓ(u)| + rΓ at u = rΓ + E_iα, u − x = rΓ + E_i, x = sign·e^{log_size}.
+    """Return log |ℓ(u − x) − ℓ(u)| + rΓ for each input, where x = sign·e^{log_size}.
 
-    Up to |x| = 1 the result is computed as log|log1p(σ(−u) expm1(x))|. Beyond that, the two losses differ enough to be
-    subtracted; E_i must then not be computed as E_iα − x, both of which may be of size r.
+    Here u = rΓ + ``at_alpha``, with the E_i if all weight is on α, and u − x = rΓ + E_i.
+
+    Up to |x| = 1 the result is computed as log |log(1 + σ(−u) (e^x − 1))|. Beyond that, the losses ℓ(u − x) and ℓ(u)
+    differ enough to be subtracted. E_i is then not computed as ``at_alpha`` − x, since both may be of size r.
     """
     base = log_slopes(joint, log_r, at_alpha)
     log_x = np.minimum(log_size, 0.0)
@@ -310,7 +318,7 @@ def _logistic_excess(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_expm1 = np.where(np.abs(x) < 1e-8, log_x + x / 2, np.log(np.abs(np.expm1(x))))
         log_y = base - radius(log_r) * joint.svm.margin + log_expm1
-        # log|log1p(y)| = log|y| − y/2 + O(y²).
+        # For small y, log|log(1 + y)| = log|y| − y/2 + O(y²).
         near = np.where(
             log_y < -20.0,
             -sign * np.exp(np.minimum(log_y, 0.0)) / 2,
@@ -330,9 +338,9 @@ def _prompt_terms(
     logs: Float64[np.ndarray, "n T"],
     log_factors: Float64[np.ndarray, "n"],
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T k"]]:
-    """Return e^{log_factors_i} s_it c_it and k_it − k̄_i, whose products sum to Σ_i e^{log_factors_i} d(−E_i)/dp.
+    """Return e^{log_factors_i} s_it c_it and k_it − k̄_i; their products add up to Σ_i e^{log_factors_i} d(−E_i)/dp.
 
-    Factors and weights are combined in logarithms.
+    Here c_it is that of :func:`head_drops`, and k̄_i = Σ_t s_it k_it. Factors and weights are combined in logarithms.
     """
     sign, size = log_moves(drops, logs)
     moves = sign * np.exp(np.clip(size + log_factors[:, None], -745.0, 690.0))
@@ -343,7 +351,7 @@ def _prompt_terms(
 def signed_logsumexp(
     sign: Float64[np.ndarray, "*#b m"], size: Float64[np.ndarray, "*b m"]
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """Return sign and logarithm of |Σ sign·e^size| over the last axis; terms of sign zero do not count."""
+    """Return sign and logarithm of Σ sign·e^size over the last axis; terms of sign zero do not count."""
     size = np.where(sign == 0, -math.inf, size)
     top = np.maximum(size.max(axis=-1, keepdims=True), -1e300)  # −inf − (−inf) would be NaN
     total = (sign * np.exp(size - top)).sum(axis=-1)
@@ -356,5 +364,5 @@ def _dot(sides: Float64[np.ndarray, "n T d"], w: Float64[np.ndarray, "*b d"]) ->
 
 
 def radius(log_r: float) -> float:
-    """Return r = e^{log r}, at most 1e299: no computation in this package distinguishes larger radii from it."""
+    """Return r = e^{log r}, but at most e^690, about 1e299; no computation distinguishes larger norms of heads."""
     return math.exp(min(log_r, 690.0))

@@ -1,8 +1,8 @@
-"""Descent of head and prompt at r q ≫ 1: in units of r q the joint risk is piecewise linear up to rounding.
+"""Descent of head and prompt where r q ≫ 1: in units of r q, the joint risk is piecewise linear up to rounding.
 
-Here q is the softmax weight of tokens other than α. Second derivatives are 0 between the kinks of the risk and overflow
-at them, so quasi-Newton descent makes progress where Newton's method cannot. The remaining gradient shows whether the
-descent reached a minimiser.
+Here r is the norm of the head, and q the softmax weight of tokens other than α. Second derivatives are 0 between the
+kinks of the risk and overflow at them, so a quasi-Newton method makes progress where Newton's method cannot. The
+remaining gradient shows whether the descent reached a minimiser.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorem 5 with r ≫ e^{RΘ}.
 """
@@ -19,22 +19,23 @@ from reference_attention.paths.joint_newton import Spheres
 from reference_attention.paths.joint_risk import joint_gradient
 
 LARGE_HEAD = 150.0
-"""Value of log(r max q) beyond which BFGS replaces Newton's method, because squares of such heads overflow."""
+"""Value of log(r max_i q_i) beyond which BFGS replaces Newton's method, because squares of such numbers, in second
+derivatives, may overflow."""
 RESTARTS, ITERATIONS = 3, 200
-"""Numbers of restarts, and of iterations per restart. BFGS is restarted where rounding stopped it well before its goal,
-which happens when its memory holds the curvature of far-away points."""
+"""Largest number of runs of BFGS, and of iterations per run. BFGS is restarted if rounding errors stopped it well
+before its goal, as happens if its approximate Hessian contains the curvature of far-away points."""
 
 
 def descend_large_heads(
     s: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"], scale: float, gradient: float
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
-    """Return the local minimiser that descent reaches from (y, p), and the norm of the gradient there.
+    """Return the local minimiser (y, p) that BFGS reaches from the given one, and the norm of the gradient there.
 
     Args:
-        s: the spheres.
-        y: the head across v̄_mm, (e,).
-        p: the prompt, (k,).
-        scale: unit of the head and of the objective, about r q.
+        s: the spheres of heads and prompts.
+        y: the coordinates of the first head's part orthogonal to v̄_mm, (e,).
+        p: the first prompt, (k,).
+        scale: the unit of y and of the objective, about r q.
         gradient: largest component of the gradient at which the descent ends.
     """
     e, inverse = y.size, math.exp(-min(s.log_r, 690.0))

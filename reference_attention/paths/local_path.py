@@ -1,9 +1,10 @@
-"""The local regularization path: argmin of L over a cone around a direction, outside one ball and inside another.
+"""The local regularization path: minimisers of L over a cone around a direction, outside one ball and inside another.
 
 The points p of the cone around q with R0 ≤ ‖p‖ ≤ R are parametrised by log r and y: p = r (q̄ + κ B y)/|q̄ + κ B y|,
 where r = ‖p‖, q̄ = q/‖q‖, κ is the tangent of the cone's half-angle, the columns of B are an orthonormal basis of the
-complement of q, and |y| ≤ 1. So cones of any width and radii of any size are equally well conditioned. The risk is
-compared through the sign and logarithm of L(p) − L_α, which neither underflows nor cancels.
+orthogonal complement of q, and |y| ≤ 1. So cones of any width and radii of any size are equally well conditioned. Risks
+are compared through the sign and the logarithm of the excess L(p) − L_α, which neither underflows nor cancels; L_α is
+the risk if all weight is on the tokens α.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4 (equation (66) of Theorem 7).
 """
@@ -26,7 +27,7 @@ from reference_attention.span import differences_to_first, tangential, thin_tang
 
 SCANNED_NORMS, SCANNED_DIRECTIONS = 12, 24
 POLISHED = 1
-"""Number of scanned points of least risk, per radius, from which SLSQP starts."""
+"""Number of points of least risk, per radius, from which the optimiser SLSQP starts."""
 
 SignedLog = tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]
 Excess = Callable[[Float64[np.ndarray, "*b d"]], SignedLog]
@@ -35,12 +36,12 @@ Gradient = Callable[[Float64[np.ndarray, "*b d"]], ScaledGradient]
 
 @dataclass(frozen=True, eq=False)
 class LocalPath:
-    """The local path p̄(R) at r radii.
+    """The local path: the minimisers of L over the cone at r radii R.
 
     Attributes:
-        norms: R, increasing, shape (r,).
-        points: the best points that the search reached, shape (r, d).
-        sign, log_excess: sign and logarithm of L(p̄(R)) − L_α, shape (r,).
+        norms: the radii R, increasing, shape (r,).
+        points: for each radius the point of least risk that the search reached, shape (r, d).
+        sign, log_excess: sign and logarithm of L − L_α at the points, shape (r,).
     """
 
     norms: Float64[np.ndarray, "r"]
@@ -50,12 +51,12 @@ class LocalPath:
 
     @property
     def sizes(self) -> Float64[np.ndarray, "r"]:
-        """Return ‖p̄(R)‖, shape (r,)."""
+        """Return the norms of the points, which may be less than R, shape (r,)."""
         return np.asarray(np.linalg.norm(self.points, axis=1))
 
 
 def order(sign: Float64[np.ndarray, "*b"], log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
-    """Return numbers that increase with sign·e^{log_size}, to rank the entries of an array."""
+    """Return numbers in the same order as sign·e^{log_size}, by which the entries of an array can be sorted."""
     finite = np.isfinite(log_size)
     beyond = 2 * float(np.max(np.abs(log_size), where=finite, initial=1.0))
     size = beyond + np.where(finite, log_size, -beyond)
@@ -63,13 +64,13 @@ def order(sign: Float64[np.ndarray, "*b"], log_size: Float64[np.ndarray, "*b"]) 
 
 
 class _Cone:
-    """The parametrisation of a cone of half-angle below a right angle.
+    """The parametrisation of a cone whose half-angle is below a right angle (symbols: see the module).
 
     Args:
-        q: the axis.
-        mu: the width of the cone.
-        rows: the rows whose products with a point, together with its norm, determine the risk; directions outside their
-            span are equivalent.
+        q: the axis q, of any length.
+        mu: the width μ of the cone, 1 minus the cosine of its half-angle.
+        rows: rows whose products with a point determine the risk, so that directions orthogonal to the rows and to q
+            are equivalent.
     """
 
     def __init__(self, q: Float64[np.ndarray, "d"], mu: float, rows: Float64[np.ndarray, "m d"]) -> None:
@@ -77,20 +78,20 @@ class _Cone:
         thin = thin_tangents(self.axis, rows)
         full = np.linalg.qr(np.column_stack([self.axis, np.eye(q.size)]))[0][:, 1 : q.size] if thin is None else thin
         self.basis: Float64[np.ndarray, "d k"] = full
-        # tan of the angle whose cosine is 1 − μ; the last factor keeps rounding inside.
+        # The tangent of the angle whose cosine is 1 − μ; the last factor keeps rounded points inside the cone.
         self.tangent = math.sqrt(mu * (2 - mu)) / (1 - mu) * (1 - 2.0**-40)
 
     def raw(self, y: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
-        """Return q̄ + κ B y, of any length."""
+        """Return q̄ + κ B y, which is not normalized."""
         return np.asarray(self.axis + self.tangent * (y @ self.basis.T))
 
     def units(self, y: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
-        """Return the unit vectors of the cone with coordinates y."""
+        """Return the unit vectors of the cone with the coordinates y."""
         v = self.raw(y)
         return np.asarray(v / np.linalg.norm(v, axis=-1, keepdims=True))
 
     def _across(self, x: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
-        """Return the coordinates of x orthogonal to the axis."""
+        """Return the coordinates in B of the part of x orthogonal to the axis."""
         return tangential(x, self.axis, self.basis)
 
     def contains(self, x: Float64[np.ndarray, "*b d"]) -> Bool[np.ndarray, "*b"]:
@@ -99,7 +100,7 @@ class _Cone:
         return np.asarray((along > 0) & (across <= self.tangent * along))
 
     def coordinates(self, x: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
-        """Return the coordinates y of the direction of x, which is moved into the cone if it lies outside."""
+        """Return the coordinates y of the direction of x, which is moved to the cone's boundary if it lies outside."""
         along = np.maximum(x @ self.axis, 1e-100)[..., None]
         y = self._across(x) / along / self.tangent
         size = np.linalg.norm(y, axis=-1, keepdims=True)
@@ -119,25 +120,26 @@ def local_path(
     excess: Excess | None = None,
     gradient: Gradient | None = None,
 ) -> LocalPath:
-    """Minimise L over cone_μ(q) ∩ {R0 ≤ ‖p‖ ≤ R} for each R: a scan, then SLSQP from the best points.
+    """Minimise L over the cone around q with R0 ≤ ‖p‖ ≤ R, for each R: scan points, then run SLSQP from the best.
 
-    A point of a smaller radius stays a candidate for all larger radii, so the risk never rises along the path.
+    The cone is {p : cos(p, q) ≥ 1 − μ}. A point of a smaller radius stays a candidate for all larger radii, so the risk
+    never increases along the path.
 
     Args:
-        problem: the problem.
-        q: the axis, of any length.
-        alpha: the tokens α of L_α, the risk of selecting α exactly.
-        norms: radii R > R0.
-        mu: width of the cone, 0 < μ < 1.
-        radius: R0 > 0.
-        starts: further points, shape (s, d); a point is tried if it lies in the cone, and its direction is tried at
-            every norm.
-        seed: seed of the scanned directions.
-        excess: sign and logarithm of L(p) − L_α as a function of p; computed from the problem by default.
-        gradient: ∇L as a function of p; computed from the problem by default.
+        problem: keys, scores and loss.
+        q: the axis q of the cone, of any length.
+        alpha: the tokens α of L_α, the risk if all weight is on α.
+        norms: the outer radii R > R0.
+        mu: the width μ of the cone, 0 < μ < 1.
+        radius: the inner radius R0 > 0.
+        starts: points to try besides random ones, shape (s, d); a point is tried if it lies in the cone, and its
+            direction is tried at every norm.
+        seed: seed of the random directions.
+        excess: the function p ↦ sign and logarithm of L(p) − L_α; by default computed from the problem.
+        gradient: the function p ↦ ∇L(p); by default computed from the problem.
 
     Raises:
-        InvalidInput: μ, R0 or radii out of range.
+        InvalidInput: μ, R0 or a radius is out of range.
     """
     radii = np.unique(np.asarray(norms, dtype=np.float64))
     if not 0 < mu < 1 or not 0 < radius < math.inf:
@@ -176,7 +178,8 @@ def local_path(
         candidates = [grid[j] for j in np.argsort(ranks, kind="stable")[:POLISHED]]
         candidates += [_polish(cone, excess, gradient, p, radius, R) for p in candidates]
         if excess(candidates[0])[0] > 0:
-            # SLSQP stops where the excess turns negative; it continues from there with the logarithm of −excess.
+            # SLSQP stops where the excess L − L_α turns negative; start it again from there, with the logarithm of L_α
+            # − L.
             candidates += [
                 _polish(cone, excess, gradient, p, radius, R) for p in candidates[POLISHED:] if excess(p)[0] < 0
             ]
@@ -196,7 +199,7 @@ def _polish(
     radius: float,
     R: float,
 ) -> Float64[np.ndarray, "d"]:
-    """Run SLSQP in (y, log r) from ``start``: decrease log |excess| if the excess is positive, else increase it."""
+    """Run SLSQP in (y, log r) from ``start``: lower log |L − L_α| if L > L_α at the start, otherwise raise it."""
     sign, size = excess(start)
     if sign == 0 or not np.isfinite(size):
         return start
@@ -212,8 +215,8 @@ def _polish(
         if s == 0 or not math.isfinite(l):
             return 0.0, np.zeros_like(z)
         if s != sign_of_excess:
-            # The sign of the excess has changed: a change from negative to positive rejects the point, a change from
-            # positive to negative accepts it.
+            # The sign of L − L_α has changed: reject the point if the sign has become positive, accept it if it has
+            # become negative.
             return (1e3 if sign_of_excess < 0 else -1e3), np.zeros_like(z)
         g = gradient(p)
         slope = math.exp(min(float(g.log_scale) - l, 600.0)) * np.asarray(g.direction)

@@ -1,18 +1,21 @@
-"""The regularization path of (K, Q) beside the ray of W_⋆, as a smooth system that is regular at 1/ρ = 0.
+"""The regularization path of (K, Q) near the ray of W_⋆, as a smooth system of equations that is regular at 1/ρ = 0.
 
-On the sphere ½(‖K‖² + ‖Q‖²) = ρC_⋆ write K = √ρ (K_⋆ + k/ρ) and Q = √ρ (Q_⋆ + q/ρ); then W = ρW_⋆ + o with the offset o
-= K_⋆qᵀ + kQ_⋆ᵀ + kqᵀ/ρ. Far out the risk is f(W) = log Σ_j c_j e^{−h_j}, h_j = ⟨G_j, W⟩, with −∇f = M(W) = Σ ω_jG_j,
-and points are stationary if M(W)Q = μK and M(W)ᵀK = μQ. Let C_⋆ = ‖W_⋆‖_⋆; let m_j = ⟨G_j, W_⋆⟩ be the margins, λ_j the
-duals, S their support; M_⋆ = Σ λ_jG_j. Substitute ω_j = λ_j/C_⋆ + δ_j/ρ on S, δM = Σ_S δ_jG_j + ρ Σ_∖S ω_jG_j and μ =
-1/C_⋆ + ν/ρ. Then the terms that do not vanish with 1/ρ cancel. With ε = 1/ρ, K' = K_⋆ + εk, Q' = Q_⋆ + εq and an
-antisymmetric Ω, which is 0 at a solution, the equations are
+W_⋆ = K_⋆Q_⋆ᵀ is the unique solution of ATT-SVM⋆, which minimises the nuclear norm ‖W‖_⋆ subject to the margins ⟨G_j, W⟩
+≥ 1, where the rows G_j are the matrices (x_iα − x_it) z_iᵀ. Let C_⋆ = ‖W_⋆‖_⋆, m_j = ⟨G_j, W_⋆⟩ the margins, λ_j the
+duals, S the set of rows with λ_j > 0, and M_⋆ = Σ λ_jG_j. On the sphere ½(‖K‖² + ‖Q‖²) = ρC_⋆ write K = √ρ (K_⋆ + k/ρ)
+and Q = √ρ (Q_⋆ + q/ρ); then W = KQᵀ = ρW_⋆ + o with the offset o = K_⋆qᵀ + kQ_⋆ᵀ + kqᵀ/ρ. At large ρ the log excess
+risk is f(W) = log Σ_j c_j e^{−h_j} with h_j = ⟨G_j, W⟩ and costs c_j > 0. With the softmax weights ω_j ∝ c_j e^{−h_j},
+−∇f = M(W) = Σ ω_jG_j, and a point is stationary if M(W)Q = μK and M(W)ᵀK = μQ for a multiplier μ. Substitute ω_j =
+λ_j/C_⋆ + δ_j/ρ on S, δM = Σ_S δ_jG_j + ρ Σ_∖S ω_jG_j and μ = 1/C_⋆ + ν/ρ. Then the terms that do not vanish with 1/ρ
+cancel. With ε = 1/ρ, K' = K_⋆ + εk, Q' = Q_⋆ + εq, an unknown t for the logarithm of Σ_j c_j e^{−h_j} (without its
+leading part −ρ), and an antisymmetric matrix Ω, which is 0 at a solution, the equations are
 
     δM Q' + M_⋆q/C_⋆ − νK' − k/C_⋆ + K'Ω = 0,   δMᵀK' + M_⋆ᵀk/C_⋆ − νQ' − q/C_⋆ = 0,
     log(λ_j/C_⋆ + εδ_j) + ⟨G_j, o⟩ + t = log c_j (j ∈ S),   log ω_j = log c_j − ρ(m_j − 1) − ⟨G_j, o⟩ − t (j ∉ S),
     Σ_S δ_j + ρ Σ_∖S ω_j = 0,   tr(K_⋆ᵀk + Q_⋆ᵀq) + ε(‖k‖² + ‖q‖²)/2 = 0,   K_⋆ᵀk = kᵀK_⋆.
 
-At ε = 0 the system is linear and square, and singular only if the solution is not unique; the o of its solution is the
-limit of the offset.
+At ε = 0 the system is linear and square in the unknowns k, q, δ, ν, t, Ω, and singular only if W_⋆ is not unique; the o
+of its solution is the limit of the offset as ρ → ∞.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -34,16 +37,16 @@ Vector = Float64[np.ndarray, "k"]
 
 @dataclass(frozen=True, eq=False)
 class NuclearOffsets:
-    """The system, in units in which C_⋆ is about 1.
+    """The system of equations of the module, in units in which C_⋆ is about 1 (symbols: see the module).
 
     Attributes:
-        K, Q: K_⋆ and Q_⋆, shapes (d, r) and (e, r).
-        a, z: factors of the rows G_j, shapes (N, d) and (N, e).
-        duals: λ_j, shape (N,).
-        beyond: m_j − 1, shape (N,).
-        log_costs: log c_j, shape (N,).
-        support: the indices of the rows in S.
-        unit: the exponent with W = 2^unit W', where W is in the units of the data.
+        K, Q: the factors K_⋆ and Q_⋆ of W_⋆, shapes (d, r) and (e, r).
+        a, z: the factors of the rows G_j = a_j z_jᵀ, shapes (N, d) and (N, e).
+        duals: the duals λ_j, shape (N,).
+        beyond: the margins minus one, m_j − 1, shape (N,).
+        log_costs: the logarithms log c_j of the costs, shape (N,).
+        support: the indices of the rows in S, whose duals are positive.
+        unit: the exponent for which 2^unit times a matrix W in the units of this system is W in the units of the data.
     """
 
     K: Float64[np.ndarray, "d r"]
@@ -62,7 +65,7 @@ class NuclearOffsets:
 
         Args:
             svm: the solution.
-            log_costs: log c_j in the order of the rows (i, t), t ≠ α_i.
+            log_costs: the logarithms log c_j of the costs, in the order of the solution's rows (i, t), t ≠ α_i.
         """
         exact, rows = svm.exact, svm.rows
         assert exact is not None
@@ -86,35 +89,35 @@ class NuclearOffsets:
 
     @cached_property
     def M(self) -> Float64[np.ndarray, "d e"]:
-        """Return M_⋆ = Σ λ_j G_j."""
+        """Return M_⋆ = Σ_j λ_j G_j."""
         return self.matrix(self.duals)
 
     def matrix(self, weights: Float64[np.ndarray, "N"]) -> Float64[np.ndarray, "d e"]:
-        """Return Σ weights_j G_j."""
+        """Return Σ_j weights_j G_j."""
         return np.asarray((self.a * weights[:, None]).T @ self.z)
 
     @property
     def start(self) -> Vector:
-        """Return a vector of zeros for the unknowns: k and q by rows, δ, ν, t, and Ω above its diagonal."""
+        """Return the vector of unknowns, all zero: k and q by rows, δ on S, ν, t, and Ω above its diagonal."""
         (d, r), (e, _) = self.K.shape, self.Q.shape
         return np.zeros((d + e) * r + len(self.support) + 2 + r * (r - 1) // 2)
 
     def factors(self, x: Vector) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"]]:
-        """Return k and q."""
+        """Return k and q from the vector of unknowns."""
         (d, r), (e, _) = self.K.shape, self.Q.shape
         return x[: d * r].reshape(d, r), x[d * r : (d + e) * r].reshape(e, r)
 
     def offset(self, x: Vector, eps: float) -> Float64[np.ndarray, "d e"]:
-        """Return the offset o = K_⋆qᵀ + kQ_⋆ᵀ + ε kqᵀ."""
+        """Return the offset o = K_⋆qᵀ + kQ_⋆ᵀ + ε kqᵀ at the unknowns x and ε = ``eps``."""
         k, q = self.factors(x)
         return np.asarray(self.K @ q.T + k @ self.Q.T + eps * (k @ q.T))
 
     def system(self, x: Vector, eps: float) -> tuple[Vector, Float64[np.ndarray, "k k"]]:
-        """Return the residuals of the equations and their derivative; NaN where an ω_j would be negative.
+        """Return the residuals of the equations and their Jacobian; entries are NaN if an ω_j would be negative.
 
         Args:
-            x: the unknowns.
-            eps: 1/ρ.
+            x: the vector of unknowns, see :attr:`start`.
+            eps: the number ε = 1/ρ.
         """
         (d, r), e, C, S = self.K.shape, len(self.Q), self.value, self.support
         k, q = self.factors(x)
@@ -126,7 +129,7 @@ class NuclearOffsets:
         turning -= turning.T
         K, Q = self.K + eps * k, self.Q + eps * q
         aK, zQ = self.a @ K, self.z @ Q
-        # Derivatives of h_j = ⟨G_j, o⟩ in k and q.
+        # Derivatives of ⟨G_j, o⟩, the part of h_j that varies, in k and q.
         slopes = np.concatenate(
             [
                 (self.a[:, :, None] * zQ[:, None]).reshape(-1, n_k),
@@ -157,7 +160,7 @@ class NuclearOffsets:
         J[n_k:n_kq, n_k:n_kq] = -(nu * eps + 1 / C) * np.eye(e * r)
         J[:n_k, n_k:n_kq] = np.kron(eps * change + self.M / C, eye)
         J[n_k:n_kq, :n_k] = J[:n_k, n_k:n_kq].T
-        # Weights outside S decrease as h and t increase.
+        # The weights ω_j outside S decrease as ⟨G_j, o⟩ and t increase.
         falling = weights[self.rest][:, None] * slopes[self.rest]
         J[kq, kq] -= slopes[self.rest].T @ falling
         lost = -(weights[self.rest] @ slopes[self.rest])

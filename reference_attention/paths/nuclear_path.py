@@ -1,8 +1,9 @@
-"""The regularization path of (K, Q): argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ R, equivalently of L(W) over ‖W‖_⋆ ≤ R.
+"""The regularization path of (K, Q): minimisers of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ R, or of L(W) over ‖W‖_⋆ ≤ R.
 
-The path is followed from the largest radius down, by Newton's method on the system of :mod:`.nuclear_offsets`, near the
-ray of the unique solution W_⋆ of ATT-SVM⋆. At each radius the gap R‖M(W)‖_op − ⟨M(W), W⟩ bounds how far f lies above
-its minimum over the ball (f is convex in W: Frank and Wolfe). A gap of 0 proves that a minimiser is global, among
+Both problems have the same minimisers W = KQᵀ. The notation is that of :mod:`.nuclear_offsets`. The path is followed
+from the largest radius R = ρC_⋆ down, by Newton's method on the system of :mod:`.nuclear_offsets`, near the ray of the
+unique solution W_⋆ of ATT-SVM⋆. As f is convex in W, at each point the Frank–Wolfe gap R‖M(W)‖_op − ⟨M(W), W⟩ bounds
+how far f(W) lies above the minimum of f over the ball ‖W‖_⋆ ≤ R. A gap of 0 proves that a minimiser is global, among
 matrices of every rank.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
@@ -24,24 +25,26 @@ from reference_attention.problem import Problem
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 
 STEPS = 40
-"""Largest number of Newton steps per radius, of which five are usually enough."""
+"""Largest number of Newton steps per radius; five are usually enough."""
 HALVINGS, FIRST_STEP = 6, 1e-4
-"""Largest number of times that a step in 1/ρ is split, in the middle on a logarithmic scale; and the share of its
+"""Largest number of times that a step in 1/ρ is split, in the middle on a logarithmic scale; and the fraction of its
 length at which a step that begins at 1/ρ = 0 is split."""
 STALLED = 1e-9
-"""Size of a Newton step below which steps that no longer shrink count as rounding; unknowns are of about size one."""
+"""Size of a Newton step, relative to 1 plus the largest unknown, below which steps that no longer shrink count as
+rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
 class NuclearPath:
-    """The path of (K, Q) at r radii.
+    """The path of (K, Q) at r radii (symbols: see the module).
 
     Attributes:
-        rho: R/C_⋆, (r,), increasing.
-        K, Q: factors, shapes (r, d, k) and (r, e, k) with k the rank of W_⋆; NaN where the search failed.
-        offsets: W − ρW_⋆, to full relative precision, shape (r, d, e).
-        gaps: upper bounds of f − min f, f = log Σ c_j e^{−h_j}, with the minimum over the ball (Frank and Wolfe), (r,).
-        reasons: for every radius, why the point is not proven to lie on the path; empty where it is.
+        rho: the radii ρ = R/C_⋆, increasing, (r,).
+        K, Q: the factors of the minimisers, shapes (r, d, k) and (r, e, k) with k the rank of W_⋆; NaN where the search
+            failed.
+        offsets: the offsets W − ρW_⋆ of the minimisers W = KQᵀ, to full relative precision, shape (r, d, e).
+        gaps: the Frank–Wolfe gaps, upper bounds of how far f lies above its minimum over the ball, (r,).
+        reasons: for every radius, the reason if the point is not proven to lie on the path; empty if it is.
     """
 
     rho: Float64[np.ndarray, "r"]
@@ -53,9 +56,9 @@ class NuclearPath:
 
 
 def log_costs_of(problem: Problem, svm: NuclearMaxMargin) -> Float64[np.ndarray, "N"]:
-    """Return log c_j, c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), in the order of the solution's rows.
+    """Return the logarithms of the costs c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), in the order of the solution's rows j = (i, t).
 
-    The logarithm is −∞ for tokens that score no lower than α.
+    The logarithm is −∞ for tokens that score at least as much as α.
     """
     rows = svm.rows
     chosen_scores = problem.scores[np.arange(problem.n), svm.alpha][rows.inputs]
@@ -68,20 +71,20 @@ def log_costs_of(problem: Problem, svm: NuclearMaxMargin) -> Float64[np.ndarray,
 def nuclear_path(
     problem: Problem, svm: NuclearMaxMargin, rhos: Sequence[float] | Float64[np.ndarray, "r"]
 ) -> NuclearPath:
-    """Return the minimisers over the balls of radius ρC_⋆.
+    """Return the minimisers of f over the balls ‖W‖_⋆ ≤ ρC_⋆.
 
-    If α is not the token of highest score, but all tight constraints belong to tokens that score less than α, the
-    points are local minimisers, near the ray of W_⋆, of the risk without the tokens that score at least as much as α.
-    Those tokens have margins above 1, so their weight vanishes as the radius grows.
+    If α is not the token of highest score, but all tight constraints (those with positive duals) belong to tokens that
+    score less than α, the points are local minimisers, near the ray of W_⋆, of the risk without the tokens that score
+    at least as much as α. Such tokens have margins above 1, so their weight vanishes as the radius grows.
 
     Args:
-        problem: the problem.
+        problem: the problem with the keys vec(x_it z_iᵀ).
         svm: the solution of ATT-SVM⋆(α), proven to be the only one.
-        rhos: (r,), in any order; the result is sorted.
+        rhos: the radii ρ, (r,), in any order; the result is sorted.
 
     Raises:
-        InvalidInput: radii that are not positive and finite; a tight constraint of a token that scores no less than α;
-            a solution that is not proven to be the only one.
+        InvalidInput: a radius is not positive and finite, a tight constraint belongs to a token that scores at least as
+            much as α, or the solution is not proven to be the only one.
     """
     rho = np.unique(np.asarray(rhos, dtype=np.float64))
     if rho.size == 0 or not np.isfinite(rho).all() or (rho <= 0).any():
@@ -93,7 +96,7 @@ def nuclear_path(
         raise InvalidInput("svm: a tight constraint belongs to a token that scores no less than α; choose another α.")
     offsets = NuclearOffsets.of(svm, log_costs)
     solutions, x = [], newton(offsets, offsets.start, 0.0)
-    # A step that is too long makes weights outside the support overflow; such a step is not taken.
+    # A step that is too long makes weights ω_j outside S overflow; such a step is not taken.
     with np.errstate(over="ignore", invalid="ignore"):
         for radius, before in zip(rho[::-1].tolist(), [math.inf, *rho[:0:-1].tolist()], strict=True):
             x = None if x is None else follow(offsets, x, 1 / before, 1 / radius)
@@ -117,7 +120,7 @@ def nuclear_path(
 
 
 def follow(offsets: NuclearOffsets, x: Vector, begin: float, end: float, depth: int = HALVINGS) -> Vector | None:
-    """Continue from the solution at 1/ρ = ``begin`` to ``end``, in smaller steps where a single step fails."""
+    """Return the solution at 1/ρ = ``end``, given that at ``begin``; split a step that fails; None if all fail."""
     solution = newton(offsets, x, end)
     if solution is not None or depth == 0:
         return solution
@@ -127,7 +130,7 @@ def follow(offsets: NuclearOffsets, x: Vector, begin: float, end: float, depth: 
 
 
 def newton(offsets: NuclearOffsets, x: Vector, eps: float) -> Vector | None:
-    """Run Newton's method at 1/ρ = ε, damped where a weight would become negative; None where it does not converge."""
+    """Run Newton's method at 1/ρ = ε, damped so that no weight becomes negative; return None without convergence."""
     last = math.inf
     for _ in range(STEPS):
         F, J = offsets.system(x, eps)
@@ -148,14 +151,14 @@ def newton(offsets: NuclearOffsets, x: Vector, eps: float) -> Vector | None:
 
 
 def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
-    """Return the gap R‖M(W)‖_op − ⟨M(W), W⟩, with ω = softmax(log c_j − h_j), and a bound of its rounding error."""
+    """Return the Frank–Wolfe gap R‖M(W)‖_op − ⟨M(W), W⟩ at the unknowns x, and a bound of its rounding error."""
     if not np.isfinite(x).all():
         return math.inf, 0.0
     offset_margins = np.vecdot(offsets.a @ offsets.offset(x, 1 / rho), offsets.z)
     logs = offsets.log_costs - offsets.beyond * rho - offset_margins
     weights = np.exp(logs - np.logaddexp.reduce(logs))
     M = offsets.matrix(weights)
-    # ⟨M, W⟩ = ρ + Σ ω_j (ρ(m_j − 1) + ⟨G_j, o⟩).
+    # The second term of the gap is ⟨M, W⟩ = ρ + Σ ω_j (ρ(m_j − 1) + ⟨G_j, o⟩).
     gap = rho * (offsets.value * np.linalg.norm(M, ord=2) - 1) - weights @ (offsets.beyond * rho + offset_margins)
     sizes = np.linalg.norm(offsets.a, axis=1) * np.linalg.norm(offsets.z, axis=1)
     o = float(np.linalg.norm(offsets.offset(x, 1 / rho)))
@@ -165,24 +168,24 @@ def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
 def gap_rounding(
     weights: Float64[np.ndarray, "N"], sizes: Float64[np.ndarray, "N"], entries: int, R: float, offset: float
 ) -> float:
-    """Return 16 (d + e) eps R Σ_j ω_j‖G_j‖ (1 + ‖G_j‖‖o‖), the rounding error in float64 of a gap that is exactly 0.
+    """Return a bound of the rounding error of a gap: 16 (d + e) eps R Σ_j ω_j‖G_j‖ (1 + ‖G_j‖‖o‖).
 
-    In the brackets, 1 stands for the error of the sums and ‖G_j‖‖o‖ for the error of the offset: a rounding error
-    eps‖o‖ of o changes h_j by up to ‖G_j‖ eps‖o‖, hence ω_j by the same share of itself, and R‖M‖_op by R ω_j‖G_j‖
-    times that share.
+    In the brackets, 1 stands for the error of the sums, and ‖G_j‖‖o‖ for the error of the offset o: a rounding error
+    eps‖o‖ of o changes h_j by up to ‖G_j‖ eps‖o‖, hence the weight ω_j by the same fraction of itself, and R‖M‖_op by R
+    ω_j‖G_j‖ times this fraction.
 
     Args:
-        weights: ω_j.
-        sizes: ‖G_j‖.
-        entries: d + e.
-        R: the radius.
-        offset: ‖o‖.
+        weights: the softmax weights ω_j.
+        sizes: the norms ‖G_j‖ of the rows.
+        entries: the number d + e.
+        R: the radius R of the ball.
+        offset: the norm ‖o‖ of the offset.
     """
     return float(16 * entries * EPS * R * (weights @ (sizes * (1 + sizes * offset))))
 
 
 def _reason(gap: float, rounding: float) -> str:
-    """Return why a point with that gap is not proven to lie on the path; empty if it is."""
+    """Return the reason why a point with the given gap is not proven to lie on the path; empty if it is."""
     if gap == math.inf:
         return "Newton's method does not converge"
     return "" if gap <= rounding else f"the global minimiser may have larger rank: a gap of {gap:.2g}"

@@ -1,7 +1,8 @@
-"""The regularization path p̄(R) = argmin of L over ‖p‖ ≤ R, accurate in its offset from the ray of p_mm.
+"""The regularization path p̄(R), the minimiser of L over ‖p‖ ≤ R, accurate in its offset from the ray of p_mm.
 
-At R = 10⁶ the direction of p̄(R) agrees with p̄_mm to 2e-13 in 1 − cos, so the path is computed as p = R p̄_mm + z with
-the *offset* z as unknown: logits are R·(margins of p̄_mm) + (key differences)·z, in which the exact margins of the
+At R = 10⁶ the direction of p̄(R) agrees with p̄_mm = p_mm/‖p_mm‖ to 2e-13 in 1 − cos, so a rounded p̄(R) would not show
+the difference. The path is therefore computed as p = R p̄_mm + z with the *offset* z as unknown. Logit differences are
+then R times the margins of p̄_mm plus products of key differences with z, and the exactly equal margins of the
 SVM-neighbours cancel.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; Riemannian Newton on the sphere.
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from reference_attention.svm.max_margin import MaxMargin
 
 RANDOM_STARTS = 16
-"""Number of random unit starts per radius, besides the given ones; the objective is not convex."""
+"""Number of random directions to start from per radius, besides the given ones; the risk is not convex."""
 
 FEW_STARTS = 4
-"""Number of random starts at logits beyond :data:`LARGE_LOGITS` if p_mm exists; few, since the ray and the previous
-point lead to the minimiser."""
+"""Number of random directions to start from if Rκ exceeds :data:`LARGE_LOGITS` and p_mm exists. Few suffice, since
+starts on the ray of p_mm and at the previous point lead to the minimiser."""
 
 LARGE_LOGITS = 30.0
 """Value of Rκ (κ the size of the keys) above which the weights of unselected tokens are below e^{−30}, so that only
@@ -39,17 +40,19 @@ margins determine the risk."""
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """The path p̄(R) at r radii.
+    """The regularization path p̄(R) at r radii.
 
     Attributes:
-        norms: R, (r,), increasing.
-        points: p̄(R), (r, d).
-        log_excess: log(L(p̄(R)) − L_opt), (r,), L_opt the risk of selecting the optimal tokens exactly.
-        offsets: the part of p̄(R) orthogonal to p̄_mm, (r, d), to full relative precision; NaN without p_mm.
-        one_minus_cosine: 1 − cos∠(p̄(R), p̄_mm), (r,), computed from the offset; NaN without p_mm and at 0.
+        norms: the radii R, increasing, (r,).
+        points: the minimisers p̄(R), (r, d).
+        log_excess: log(L(p̄(R)) − L_opt), (r,), where L_opt is the risk if all weight is on the optimal tokens.
+        offsets: the part of p̄(R) orthogonal to p̄_mm, to full relative precision, (r, d); NaN if there is no p_mm.
+        one_minus_cosine: 1 − cos of the angle between p̄(R) and p̄_mm, computed from the offset, (r,); NaN if there is
+            no p_mm or p̄(R) = 0.
         interior: whether the computed minimiser lies inside the ball, (r,).
-        converged: (r,), whether the point is a local minimum to rounding (a global one cannot be certified in general).
-        reasons: why it did not converge, for every radius; empty where converged.
+        converged: whether the point is a local minimum up to rounding, (r,); that it is a global one cannot be
+            certified in general.
+        reasons: for every radius, the reason if the search did not converge; empty if it did.
     """
 
     norms: Float64[np.ndarray, "r"]
@@ -71,18 +74,20 @@ def regularization_path(
     starts: Float64[np.ndarray, "s d"] | None = None,
     seed: int = 0,
 ) -> Path:
-    """Minimise the risk over ‖p‖ ≤ R for each R of ``norms``, from several starts; the lowest value wins.
+    """Minimise the risk over ‖p‖ ≤ R for each R of ``norms``, from several starts, and keep the lowest minimum.
 
     Args:
-        problem: the problem.
-        norms: radii, (r,), in any order; the result is sorted.
-        max_margin: the solution of ATT-SVM(α), a start and the origin of the offsets; ``None`` where there is none.
-        alpha: for each input the token of highest score to use if several attain it; the first one by default.
-        starts: further directions to start from, (s, d).
+        problem: keys, scores and loss.
+        norms: the radii R, (r,), in any order; the result is sorted.
+        max_margin: the solution p_mm of ATT-SVM(α), from whose ray offsets are measured and on whose ray a search
+            starts; ``None`` if there is no solution.
+        alpha: the token of highest score of each input, which matters if several have the highest score; by default the
+            first of them.
+        starts: directions to start from besides random ones, (s, d).
         seed: seed of the random starts.
 
     Raises:
-        InvalidInput: radii that are not positive and finite; an α that is not optimal.
+        InvalidInput: a radius is not positive and finite, or a token α_i does not have the highest score.
     """
     radii = np.unique(np.asarray(norms, dtype=np.float64))
     if radii.size == 0 or not np.isfinite(radii).all() or (radii <= 0).any():
@@ -115,7 +120,8 @@ def regularization_path(
     else:
         along, across = points @ unit, np.linalg.norm(offsets, axis=1)
         size = np.hypot(along, across)
-        # 1 − a/h = c²/(h(h + a)) with h² = a² + c²; h + a cancels where a < 0. A prompt of 0 has no direction.
+        # With a = along, c = across and h² = a² + c², 1 − cos = 1 − a/h = c²/(h(h + a)); h + a cancels where a < 0. A
+        # prompt of 0 has no direction.
         with np.errstate(invalid="ignore"):
             one_minus = np.where(along > 0, across**2 / (size * (size + along)), 1 - along / size)
     return Path(
@@ -136,7 +142,7 @@ def _expanded(
     offsets: Float64[np.ndarray, "r k"],
     max_margin: MaxMargin | None,
 ) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "r d"]]:
-    """Return points and offsets from their coordinates in the span, using p̄_mm itself in place of its projection."""
+    """Return points and offsets, given by coordinates in the span, in R^d, with p̄_mm in place of its projection."""
     if max_margin is None:
         return span.points(points), span.points(offsets)
     ray = span.coordinates(max_margin.direction)
