@@ -1,4 +1,4 @@
-"""Search by doubling and bisection for the smallest number at which a condition holds."""
+"""A search, by doubling and bisection, for the smallest number at which a condition holds."""
 
 from __future__ import annotations
 

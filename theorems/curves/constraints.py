@@ -1,7 +1,8 @@
-"""The constraints of ATT-SVM as Theorem 1 needs them: rows and costs, the dual bound, and rounding errors.
+"""The constraints of ATT-SVM as Theorem 1 needs them: rows, costs of violations, a dual bound, and rounding errors.
 
 Everything is dimensionless: lengths are in units of ‖p_mm‖, so that a radius R is ρ = R/‖p_mm‖, and the margins of the
-point R p̄_mm are ρ times those of p_mm. Loss slopes are kept in logarithms: they range over e^{±100} at scores of ±50.
+point R p̄_mm are ρ times the margins of p_mm. Slopes ℓ' of the loss are kept in logarithms, since they range over
+e^{±100} at scores of ±50.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; its proof is Theorem 8 with Lemma 14.
 """
@@ -34,17 +35,18 @@ EXPONENT_ROUNDING = tolerance(
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """The constraints of ATT-SVM for the optimal tokens, in units of ‖p_mm‖: one row j for each (i, t) with t ≠ opt_i.
+    """The constraints of ATT-SVM for the optimal tokens, in units of ‖p_mm‖: a row j for each (i, t) with t ≠ opt_i.
 
     Attributes:
-        rows: ĝ_j = ‖p_mm‖ (k_i,opt − k_it), shape (m, d).
-        margins: (k_i,opt − k_it)·p_mm ≥ 1, shape (m,).
+        rows: the rows ĝ_j = ‖p_mm‖ (k_i,opt − k_it), shape (m, d).
+        margins: the margins (k_i,opt − k_it)·p_mm ≥ 1 of p_mm, shape (m,).
         neighbours: a mask of the rows whose margin is exactly 1, shape (m,).
-        log_costs: log c_j, c_j = |ℓ'(γ_i,opt)| (γ_i,opt − γ_it) / unit > 0, shape (m,).
-        log_unit: logarithm of the unit of the costs, the largest cost, so that sums keep their digits at slopes of
-            e^{−200}.
-        weights: w_j = λ_j / Σλ from the duals λ of the SVM, shape (m,).
-        rank: rank of the rows of the SVM-neighbours, exact.
+        log_costs: log c_j of the costs c_j = |ℓ'(γ_i,opt)| (γ_i,opt − γ_it) / unit > 0, the increase of an input's loss
+            per softmax weight on token t, shape (m,).
+        log_unit: the logarithm of the unit of the costs, which is the largest cost, so that sums keep their digits at
+            slopes of e^{−200}.
+        weights: the normalized duals w_j = λ_j / Σ_k λ_k, λ the duals of the SVM, shape (m,).
+        rank: the exact rank of the rows of the SVM-neighbours.
         others: a mask of the tokens to which the rows belong, shape (n, T).
         row_errors: bounds of the errors of ``rows`` where keys are rounded products, shape (m, d); 0 for other keys.
     """
@@ -83,13 +85,16 @@ class Constraints:
 
     @property
     def dual_value(self) -> float:
-        """The dual value D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−ĝ_j·y} for y ⊥ p_mm (Jensen, Σ w_j ĝ_j ∥ p_mm)."""
+        """The dual value D(w) = Σ w_j log(c_j / w_j), a lower bound of log Σ c_j e^{−ĝ_j·y} for y orthogonal to p_mm.
+
+        The bound is Jensen's inequality, because Σ w_j ĝ_j is parallel to p_mm.
+        """
         support = self.weights > 0
         return float(np.sum(self.weights[support] * (self.log_costs[support] - np.log(self.weights[support]))))
 
     @property
     def dual_rounding(self) -> float:
-        """The rounding error of D or of a log-sum-exp of costs: m + 8 roundings of the largest logarithm's size."""
+        """The rounding error of D or of a log-sum-exp of costs: m + 8 roundings of the largest logarithm."""
         support = self.weights > 0
         size = 1 + np.abs(self.log_costs).max() + np.abs(np.log(self.weights[support])).max()
         return float((self.weights.size + 8) * EPS * size)
@@ -97,9 +102,10 @@ class Constraints:
     def exponent_rounding(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
         """Return a bound of the error of a computed (k_i,opt − k_it)·p, with p in units of ‖p_mm‖.
 
-        A difference of keys has one rounding per coordinate, a product one more, the sum d − 1, the normaliser and the
-        logarithms of cost and slope one each: (d + 6) eps Σ_k |ĝ_jk p_k|. If the keys are rounded products, an
-        implementation computes with the rows of the rounded keys, so ``row_errors`` count, too.
+        A difference of keys has one rounding per coordinate, its product with p one more, the sum over coordinates d −
+        1, and the softmax normaliser, the logarithm of the cost and that of the slope one each: in total (d + 6) eps
+        Σ_k |ĝ_jk p_k|. If the keys are rounded products, an implementation computes with the rows of the rounded keys,
+        so ``row_errors`` count, too.
         """
         size = np.max(np.abs(p) @ np.abs(self.rows).T, axis=-1)
         row_rounding = np.max(np.abs(p) @ np.broadcast_to(self.row_errors, self.rows.shape).T, axis=-1)
@@ -116,16 +122,21 @@ def rank_of_neighbours(svm: MaxMargin) -> int:
 
 
 def log_excess(under_test: Any, problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-    """Return log(L(p) − L_opt) by the implementation under test, shape (*b,); NaN where it returns L(p) < L_opt."""
+    """Return log(L(p) − L_opt) of the implementation under test, (*b,); NaN where its L(p) is below L_opt.
+
+    L_opt is the risk if all weight is on the optimal tokens.
+    """
     sign, log_size = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, p, problem.optimal)
     return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
 
 
 def exact_to_rounding(problem: Problem, kappa: float, rho: float) -> bool:
-    """Return whether n(L − L_opt) = Σ_j c_j e^{−margin_j} to rounding on the sublevel set of radius ρ.
+    """Return whether n(L − L_opt) = Σ_j c_j e^{−margin_j} up to rounding on the sublevel set of radius ρ.
 
-    On this set every margin is at least ρ − κ, so the softmax normaliser 1 + Σe^{−margin} and the second order of the
-    loss (|ℓ''| ≤ |ℓ'|, see :meth:`Loss.relative_curvature`) change a term by less than (T−1)(1 + Γ_max) e^{−(ρ−κ)}.
+    The symbols are those of :class:`Constraints`, with radius and margins in units of ‖p_mm‖. On the sublevel set every
+    margin is at least ρ − κ. So the softmax normaliser 1 + Σ e^{−margin} and the second order of the loss (|ℓ''| ≤
+    |ℓ'|, see :meth:`Loss.relative_curvature`) change a term by less than (T−1)(1 + Γ_max) e^{−(ρ−κ)}, where Γ_max is
+    the largest score gap.
     """
     spread = math.log(problem.T - 1) + math.log1p(float(problem.gaps().max()))
     return spread - (rho - kappa) < math.log(EPS) - 3

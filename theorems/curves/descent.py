@@ -1,7 +1,8 @@
-"""Runs of gradient descent and normalized gradient descent by the implementation under test, with their premises.
+"""Runs of gradient descent and normalized gradient descent by the implementation under test, and checks of these runs.
 
-The points carry a bound of the difference between the computed run and an exact run, step by step. Inequalities that
-are summed over iterates allow for this error.
+A *premise* is a claim that a run is what a theorem assumes: that it has the requested start and number of steps, and
+that each step is a gradient step. The iterates carry a bound of the difference between the computed run and an exact
+run. Inequalities that are summed over iterates allow for this error.
 """
 
 from __future__ import annotations
@@ -40,37 +41,41 @@ DESCENT_ROUNDING = tolerance(
 RUN_IS_ASKED_FOR = premise("run-is-the-one-asked-for")
 IS_A_STEP = premise("iterate-is-a-step")
 DESCENT_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
-"""The premises of a run of gradient descent."""
+"""The names of the premises of a run of gradient descent."""
 NORMALIZED_RUN_IS_ASKED_FOR = premise("normalized-run-is-the-one-asked-for")
 IS_A_NORMALIZED_STEP = premise("normalized-iterate-is-a-step")
 NORMALIZED_PREMISES = (NORMALIZED_RUN_IS_ASKED_FOR, IS_A_NORMALIZED_STEP)
-"""The premises of a run of normalized gradient descent."""
+"""The names of the premises of a run of normalized gradient descent."""
 
 STEPS = 1000
-"""The largest number of iterations of a run of gradient descent."""
+"""The largest number of steps of a run of gradient descent."""
 RUN_SIZE, FEWEST_STEPS = 4_000_000, 50
-"""The approximate number of floats in the iterates of a run, and the least number of iterations: in a large space fewer
-than :data:`STEPS` iterations are run.
-"""
+"""The approximate number of floats in the iterates of a run, and the least number of steps: if d is large, a run has
+fewer than :data:`STEPS` steps."""
 KERNEL_STEPS = 200
-"""Iterations of gradient descent with a kernel, whose automatic differentiation takes ten times as long."""
+"""The largest number of steps of gradient descent with a kernel, whose automatic differentiation takes ten times as
+long."""
 EVALUATIONS = 3_000_000
-"""The approximate number of floats per evaluation of iterates; long runs are checked at some iterates only.
-"""
+"""The approximate number of floats with which the iterates of a run are checked; long runs are checked at some iterates
+only."""
 NORMALIZED_STEPS = 50
-"""Iterations of normalized gradient descent."""
+"""The number of steps of normalized gradient descent."""
 LENGTH = 0.5
-"""The length of a normalized step in units of 1/max|k|: no logit changes by more than this in a step."""
+"""The length of a normalized step, in units of 1/(size of the keys)."""
 
 
 def starts_around(
     case: Case, svm: MaxMargin, rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b"]]:
-    """Choose starts p(0) and log ηL_p for each: the origin, near it, far, opposite to p_mm, and the case's start."""
+    """Choose starts p(0), and for each the logarithm of η L_p, where η is the step size and ∇L is L_p-Lipschitz.
+
+    The starts are the origin, a point near it, a far point, a point opposite to p_mm, and the start of the case if it
+    has one.
+    """
     d = case.problem.d
     scale = 1 / case.problem.key_scale
     # The start opposite to p_mm is −3p_mm, scaled down if a margin would be below −300: otherwise large margins of p_mm
-    # would give weights of e^{−10⁹}.
+    # would give softmax weights of e^{−10⁹}.
     opposite = 3 * min(1.0, 100 / float(svm.margins[np.isfinite(svm.margins)].max()))
     starts = [
         np.zeros(d),
@@ -86,16 +91,16 @@ def starts_around(
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """A run of gradient descent p(t+1) = p(t) − η∇L(p(t)) from b starts, checked at r of its t + 1 iterates.
+    """A run of gradient descent p(t+1) = p(t) − η∇L(p(t)) from b starts, with t + 1 iterates, of which r are checked.
 
     Attributes:
-        problem: keys, scores, loss.
-        under_test: the implementation that ran it.
-        starts: p(0), (b, d).
-        log_step: log η, (b,).
+        problem: the keys, scores and loss.
+        under_test: the implementation that ran the descent.
+        starts: the requested starts p(0), (b, d).
+        log_step: log η of each start, (b,).
         steps: the number of steps requested.
-        run: the trajectory returned.
-        claim: the name of the claim that fails, or is undecided, where an iterate or its gradient is not a number.
+        run: the trajectory that the implementation returned.
+        claim: the name of the claim that fails, or is undecided, if an iterate or a gradient is not a number.
     """
 
     problem: Problem
@@ -115,7 +120,7 @@ class Descent:
         fractions: Float64[np.ndarray, "b"],
         claim: str,
     ) -> Descent:
-        """Run the gradient descent under test with step sizes η = e^fractions/L_p, ``fractions`` of shape (b,)."""
+        """Run the gradient descent under test with step sizes η = e^{fractions}/L_p, ``fractions`` of shape (b,)."""
         log_step = fractions - under_test[log_smoothness](problem)
         most = KERNEL_STEPS if under_test.textbook_eps else STEPS
         steps = min(most, max(FEWEST_STEPS, RUN_SIZE // starts.size))
@@ -125,11 +130,11 @@ class Descent:
         return cls(problem, under_test, starts, log_step, steps, run, claim)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that starts and number of steps are as requested, and p − η∇L(p) follows each checked p.
+        """Yield the claims that starts and steps are as requested, and that each checked iterate p moves to p − η∇L(p).
 
         Raises:
-            Ended: the run does not have these starts and steps.
-            Undecided: a step overflows, or no digit of a gradient is left.
+            Ended: the run does not have the requested starts and number of steps.
+            Undecided: a step overflows, or rounding leaves no digit of a gradient.
             NotANumber: an iterate is not finite.
         """
         first_claim = starts_claim(RUN_IS_ASKED_FOR, self.run.points, self.starts, self.steps)
@@ -161,7 +166,7 @@ class Descent:
 
     @cached_property
     def direction(self) -> Bounded:
-        """The direction −∇L e^{−log_scale} under test at the checked iterates, (r·b, d)."""
+        """The directions −∇L e^{−log_scale} under test at the checked iterates, (r·b, d)."""
         return -self.at.gradient_of(self.under_test, self.claim)
 
     @cached_property
@@ -171,21 +176,21 @@ class Descent:
 
     @property
     def p(self) -> Bounded:
-        """The checked iterates, (r, b, d), with their distance from iterates of exact steps as their error.
+        """The checked iterates, (r, b, d), with a bound of their distance from exact iterates as their error.
 
-        The iterate of exact steps is p(0) − Σ η∇L, with exact gradients at the computed iterates.
+        The exact iterate is p(0) − Σ η∇L, with exact gradients at the computed iterates.
         """
         drift = np.concatenate([np.zeros_like(self._rounding[:1]), np.cumsum(self._rounding, axis=0)])
         return exact(self.run.points[self.checked_iterates]).widen(drift[self.checked_iterates])
 
     @property
     def increments(self) -> Bounded:
-        """The increments Δ_t = p(t+1) − p(t), with their distance from −η∇L as their error, (t, b, d)."""
+        """The increments p(t+1) − p(t), (t, b, d), with a bound of their distance from −η∇L(p(t)) as their error."""
         return exact(np.diff(self.run.points, axis=0)).widen(self._rounding)
 
     @cached_property
     def _rounding(self) -> Float64[np.ndarray, "t b d"]:
-        """A bound of each step's distance from −η∇L, by coordinate; at unchecked iterates the largest bound so far."""
+        """A bound of each step's distance from −η∇L, by coordinate; at unchecked iterates from the largest so far."""
         shape = (len(self.checked_iterates), len(self.log_step))
         logs = self.log_step + self.at.log_scale.reshape(shape)
         of_gradient = np.exp(np.minimum(logs, 700.0))[..., None] * self.direction.error.reshape(*shape, -1)
@@ -197,6 +202,8 @@ class Descent:
 
     def drop(self, claim: str) -> Bounded:
         """Return η (L(p(0)) − L_opt) under test, (b,), with the error that a correct implementation may have.
+
+        L_opt is the risk if all weight is on the optimal tokens.
 
         Raises:
             NotANumber: the excess risk is NaN, so that the claim named ``claim`` fails.
@@ -216,8 +223,8 @@ class NormalizedDescent:
     """A run of normalized gradient descent p(t+1) = p(t) − s ∇L/‖∇L‖ from b starts, checked at every iterate.
 
     Attributes:
-        problem, under_test, starts, run: as for :class:`Descent`.
-        length: the length s of a step.
+        problem, under_test, starts, run: the same as for :class:`Descent`.
+        length: the length s of each step.
     """
 
     problem: Problem
@@ -228,7 +235,7 @@ class NormalizedDescent:
 
     @classmethod
     def of(cls, problem: Problem, under_test: Implementation, starts: Float64[np.ndarray, "b d"]) -> NormalizedDescent:
-        """Run the normalized gradient descent under test with steps that together change logits by several units."""
+        """Run the normalized gradient descent under test, with steps that together change logits by several units."""
         length = LENGTH / problem.key_scale
         run = under_test[normalized_gradient_descent](
             problem, starts, steps=NORMALIZED_STEPS, step=length, gradient=under_test[scaled_gradient]
@@ -236,10 +243,10 @@ class NormalizedDescent:
         return cls(problem, under_test, starts, length, run)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that starts and number of steps are as requested, and steps are normalized gradient steps.
+        """Yield the claims that starts and steps are as requested, and that each step is a normalized gradient step.
 
         Raises:
-            Ended: the run does not have these starts and steps, or reports an overflow.
+            Ended: the run does not have the requested starts and number of steps, or reports an overflow.
             NotANumber: an iterate is not finite.
         """
         first_claim = starts_claim(NORMALIZED_RUN_IS_ASKED_FOR, self.run.points, self.starts, NORMALIZED_STEPS)
@@ -255,24 +262,25 @@ class NormalizedDescent:
 
     @cached_property
     def at(self) -> AttentionAt:
-        """The attention at all iterates but the last, flattened to t·b points."""
+        """The attention at all iterates but the last one, flattened to t·b points."""
         return AttentionAt(self.problem, self.run.points[:-1].reshape(-1, self.problem.d), self.under_test.textbook_eps)
 
     @cached_property
     def gradient(self) -> Bounded:
-        """The gradient ∇L e^{−log_scale} under test at all iterates but the last, (t, b, d)."""
+        """The gradients ∇L e^{−log_scale} under test at all iterates but the last one, (t, b, d)."""
         return self.at.gradient_of(self.under_test, IS_A_NORMALIZED_STEP).reshape(self.run.points[:-1].shape)
 
     @property
     def times(self) -> Bounded:
-        """The times t = 1, 2, …, (t, 1)."""
+        """The numbers of steps 1, 2, …, t after each iterate but the start, (t, 1)."""
         return exact(np.arange(NORMALIZED_STEPS + 1.0))[1:, None]
 
     @property
     def displacements(self) -> Bounded:
-        """The displacements p(t) − p(0), with their distance from the sum of exact steps as their error, (t, b, d)."""
-        # An iterate is rounded once, and its step has the error of the gradient's direction: |g/|g| − h/|h|| ≤ 2|g −
-        # h|/|g|, or 2 if the direction is unknown. The errors of all previous steps add up.
+        """The displacements p(t) − p(0), (t, b, d), with a bound of their distance from exact steps as their error."""
+        # An iterate is rounded once, and its step has the error of the direction of the gradient: if the gradient g is
+        # known up to an error, so that it may be h, |g/|g| − h/|h|| ≤ 2|g − h|/|g|, and at most 2. The errors of all
+        # previous steps add up.
         off = 2 * norm(self.gradient.error, axis=-1) / np.maximum(norm(self.gradient.value, axis=-1), EPS)
         drift = EPS * np.abs(self.run.points[1:]) + self.length * np.fmin(off, 2.0)[..., None]
         moved = exact(self.run.points) - self.run.points[0]

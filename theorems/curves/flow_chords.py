@@ -1,10 +1,10 @@
-"""A check that a curve is a flow between its recorded points, too: pieces are integrated again by another method.
+"""A check that a curve is a gradient flow also between its recorded points: pieces are integrated by another method.
 
-A curve may be tangent to the gradient at its recorded points without being a flow between them. So pieces are
-integrated again from their first points with a solver of another family, together with a bound of the distance between
-two curves with the same first point. Gradient and Hessian come from
-:class:`theorems.rounding.attention_at.AttentionAt`, not from the implementation, so that a flow with wrong derivatives
-is detected, even one of the reference.
+A curve may be tangent to the gradient at its recorded points without being a flow between them. So *pieces* between two
+successive recorded points are integrated again from their first point, with a solver of another family. A bound of how
+far two flows from the same first point may differ because of their solvers' errors is computed, too. Gradient and
+Hessian come from :class:`theorems.rounding.attention_at.AttentionAt`, not from the implementation under test, so that a
+flow with wrong derivatives is detected, even a flow of the reference.
 
 References: E. Hairer, G. Wanner, *Solving Ordinary Differential Equations II*, 1996 (Radau IIA, logarithmic norms).
 """
@@ -45,34 +45,33 @@ FLOW_IS_ASKED_FOR = premise("flow-is-the-one-asked-for")
 FLOW_CHORDS = premise("flow-chords")
 
 LOOSER, RELATIVE = 10.0, 1e-9
-"""The relative tolerance of a piece as a multiple of the flow's tolerance, and the least relative tolerance of a piece.
-After ten steps the flow's own error is as large as this multiple: after N steps it is N times the flow's tolerance.
-"""
+"""The relative tolerance of a piece's integration as a multiple of the flow's tolerance, and its least value. The error
+of the flow itself is N times its tolerance after N steps, so after ten steps it is as large as this multiple."""
 PIECES = 3
-"""The number of pieces that are checked after the first one: one in each third of the recorded points."""
+"""The number of pieces that are checked besides the first piece: one in each third of the recorded points."""
 MOST_PIECES = 12
-"""The largest number of pieces that are tried until one allows a check."""
+"""The largest number of pieces that are integrated until one of them allows a check."""
 VACUOUS = 1e-2
-"""The tolerance of a piece, as a share of its arc, above which the piece allows no check."""
+"""The bound of the solvers' errors, as a share of the length of a piece, above which the piece allows no check."""
 
 MOST_STEPS = 200
-"""Largest number of solver steps for one piece; a few suffice unless the curve turns sharply."""
+"""The largest number of solver steps for a piece; a few suffice unless the curve turns sharply."""
 
 FIRST = 4.0
-"""The ratio of a piece's length to the solver's first step."""
+"""The ratio of a piece's length (in the solver's variable u) to the solver's first step."""
 
 Point = Float64[np.ndarray, "d"]
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """The flow from a point along an arc, integrated again.
+    """A piece of a flow, integrated again from its first point.
 
     Attributes:
-        end: the last point, (d,).
-        amplification: the factor ≥ 1 by which an error within the piece may grow until its end, e^{∫μ ds}(1 + φ), where
-            μ is the logarithmic norm of the flow across the curve and φ the angle, in radians, by which the curve
-            turns.
+        end: the last point of the piece, (d,).
+        amplification: the factor ≥ 1 by which an error within the piece may grow until the end of the piece: e^{∫μ
+            ds}(1 + φ), where μ is the logarithmic norm of the flow orthogonal to the curve, s the arc length, and φ the
+            angle, in radians, by which the curve turns.
         evaluations: the number of gradients computed.
         failed: the reason why the piece was not integrated to its end; empty if it was.
     """
@@ -84,11 +83,11 @@ class Piece:
 
 
 class ArcFlow:
-    """The flow dp/du = −e^u/κ ∇L/‖∇L‖ with the time u = log(1 + κ s), s the arc length.
+    """The gradient flow dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length, κ the size of the keys.
 
     Attributes:
-        relative: the least relative tolerance of a piece.
-        pieces: the number of pieces that are checked besides the first.
+        relative: the least relative tolerance of a piece's integration.
+        pieces: the number of pieces that are checked besides the first piece.
     """
 
     relative: ClassVar[float] = RELATIVE
@@ -100,7 +99,7 @@ class ArcFlow:
         self._problem = problem
 
     def piece(self, p: Point, begin: float, end: float, relative: float, absolute: float) -> Piece:
-        """Integrate from p at arc length ``begin`` to arc length ``end``, with tolerances per coordinate."""
+        """Integrate the flow from p, at arc length ``begin``, to arc length ``end``, with tolerances per coordinate."""
         u, u_end = math.log1p(self._kappa * begin), math.log1p(self._kappa * end)
         span = self._span_at(p)
         y = p if span is None else span.coordinates(p)
@@ -132,7 +131,7 @@ class ArcFlow:
         return Piece(reached, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
 
     def _span_at(self, p: Point) -> Span | None:
-        """Return the space spanned by the key differences and p, without use of the flow under test."""
+        """Return the space spanned by the key differences and p, computed without use of the flow under test."""
         return span_of_rows(np.concatenate([differences_to_first(self._problem.keys), p[None]]))
 
     def _unit(self, p: Point) -> Point:
@@ -152,9 +151,9 @@ class ArcFlow:
     def _curvature(self, p: Point, span: Span | None = None) -> tuple[Point, Float64[np.ndarray, "d d"]]:
         """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖, in coordinates of ``span`` unless it is None.
 
-        With δk the keys relative to :attr:`.AttentionAt.token`, h_i = Σ_t s_t (γ_t − f_i) δk_t = ∇f_i and
-        m_i = Σ_t s_t δk_t, ∇²f_i = Σ_t s_t (γ_t − f_i) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ, and ∇²L = (1/n) Σ_i (ℓ''_i
-        h_i h_iᵀ − |ℓ'_i| ∇²f_i).
+        Let f_i = γ_iᵀs_i be the outputs, δk_t the keys minus the key of :attr:`.AttentionAt.token`, h_i = Σ_t s_t (γ_t
+        − f_i) δk_t = ∇f_i and m_i = Σ_t s_t δk_t. Then ∇²f_i = Σ_t s_t (γ_t − f_i) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ,
+        and ∇²L = (1/n) Σ_i (ℓ''_i h_i h_iᵀ − |ℓ'_i| ∇²f_i).
         """
         problem = self._problem
         with in_floats():
@@ -174,7 +173,7 @@ class ArcFlow:
         return direction / length, curvature / length
 
     def _rates(self, p: Point, span: Span | None) -> tuple[float, float]:
-        """Return the logarithmic norm of the flow across its curve at p, and the curvature of the curve.
+        """Return the logarithmic norm of the flow orthogonal to its curve at p, and the curvature of the curve.
 
         With P the projection orthogonal to ∇L, the logarithmic norm is the largest eigenvalue of −P∇²L P/‖∇L‖, or 0 if
         that is negative, and the curvature is ‖P∇²L ∇L‖/‖∇L‖².
@@ -186,9 +185,9 @@ class ArcFlow:
 
 
 def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
-    """Return the claim that a flow's first point equals the start, bit by bit, and its reported norms are right.
+    """Return the claim that a flow begins at the start, bit by bit, and that its reported norms are right.
 
-    If the flow reports that it reached the requested norm, its last point must have this norm.
+    The claim also says that the last point has the requested norm if the flow reports that it reached this norm.
     """
     norms, wrong = np.linalg.norm(flow.points, axis=1), ""
     if not np.array_equal(flow.points[0], start):
@@ -201,7 +200,7 @@ def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Cla
 
 
 def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
-    """Claim p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between the two points, for the first piece and some others."""
+    """Claim p_{k+1} − p_k = −∫ ∇L/‖∇L‖ ds along the curve between records p_k, for the first piece and some others."""
     return chords_of(ArcFlow(problem), flow, rng)
 
 
@@ -210,7 +209,8 @@ def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generato
     points, last = flow.points, len(flow.points) - (1 if flow.reached_norm else 2)
     d = points.shape[1]
     looser = max(LOOSER * flow.relative, again.relative)
-    # The last piece of a flow that ends at a stationary point is left out: no finite arc leads there.
+    # The last piece of a flow that ends at a stationary point is left out, because the solver does not follow the flow
+    # to this point.
     thirds = np.array_split(np.arange(1, last), again.pieces)
     sampled = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
     others = [k for k in range(last) if k not in sampled]

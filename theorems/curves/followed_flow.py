@@ -1,4 +1,4 @@
-"""Gradient flows that are followed to norms at which the limit shows, with their premises."""
+"""Gradient flows followed to norms at which their limits are visible, and checks that they are gradient flows."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from theorems.rounding.attention_at import AttentionAt
 
 IS_OF_THIS_GRADIENT = premise("flow-is-of-this-gradient")
 FLOW_PREMISES = (FLOW_IS_ASKED_FOR, IS_OF_THIS_GRADIENT, FLOW_CHORDS)
-"""The premises of a flow."""
+"""The names of the premises of a flow: claims that the flow is what a theorem assumes."""
 
 FLOW_NORMS = (1e6, 1e5, 1e4)
-"""The norms to which a flow may be followed, in units that the caller gives; the first one that float64 resolves is
-used. If lengths of rows differ a thousandfold or more, logits of the longest rows lose their digits at a large norm.
-"""
+"""The norms to which a flow may be followed, in units that the caller gives, tried in this order until the solver
+reaches one. If lengths of key differences differ a thousandfold or more, logits of the longest ones lose their digits
+at a large norm."""
 FAR, OPPOSITE = 1e3, 10.0
 """The norms of a far start, in units of 1/(scale of the keys), and of a start opposite to p_mm, in units of ‖p_mm‖."""
 BEYOND = 100.0
-"""The least norm to which the flow is followed, as a multiple of the norm of its start."""
+"""The least norm to which a flow is followed, as a multiple of the norm of its start."""
 
 
 def flow_start(case: Case, svm: MaxMargin, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
@@ -47,15 +47,15 @@ def flow_start(case: Case, svm: MaxMargin, rng: np.random.Generator) -> Float64[
 
 @dataclass(frozen=True, eq=False)
 class FollowedFlow:
-    """The gradient flow from a start to the largest of :data:`FLOW_NORMS` that float64 resolves.
+    """The gradient flow from a start to the first of :data:`FLOW_NORMS` to which the solver can follow it.
 
     Attributes:
         problem, under_test: the problem, and the implementation that followed the flow.
-        start: p(0), (d,).
-        end: the requested norm.
-        flow: the returned flow.
-        rng: the generator that chooses the pieces to integrate again.
-        claim: the name of the claim that is undecided where the flow ends too early.
+        start: the start p(0), (d,).
+        end: the norm to which the flow was requested.
+        flow: the flow that the implementation returned.
+        rng: the random generator that chooses the pieces of the flow to integrate again.
+        claim: the name of the claim that is undecided if the flow ends too early.
     """
 
     problem: Problem
@@ -77,10 +77,10 @@ class FollowedFlow:
         rng: np.random.Generator,
         claim: str,
     ) -> FollowedFlow:
-        """Follow the flow to the first of the :data:`FLOW_NORMS`, in units of ``unit``, that the solver reaches.
+        """Follow the flow to the first of :data:`FLOW_NORMS`, times ``unit``, to which the solver can follow it.
 
         Raises:
-            Undecided: the flow could not be followed to any of these norms.
+            Undecided: the flow could not be followed to any of the norms.
         """
         begin = float(np.linalg.norm(start))
         for size in FLOW_NORMS:
@@ -91,11 +91,11 @@ class FollowedFlow:
         raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the curve begins at the start, is tangent to the gradient under test, and is a flow.
+        """Yield the claims that the flow begins at the start, is tangent to the gradient under test, and is a flow.
 
         Raises:
-            Ended: the curve has another start or wrong norms, or the claim on its tangent is undecided.
-            Undecided: the curve ends where the gradient does not vanish.
+            Ended: the flow has another start or wrong norms, or the claim about tangents is undecided.
+            Undecided: the flow is reported to end at a stationary point where the gradient does not vanish.
         """
         first_claim = start_and_norms(self.flow, self.start, self.end)
         yield first_claim
@@ -115,7 +115,7 @@ class FollowedFlow:
         """Yield the claim that the flow reached the requested norm.
 
         Raises:
-            Ended: the flow did not reach it.
+            Ended: the flow did not reach the requested norm.
         """
         flow = self.flow
         reached = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
@@ -133,8 +133,8 @@ class FollowedFlow:
     def _is_tangent(self) -> Claim:
         """Return the claim that the gradient under test is tangent to the curve at every recorded point.
 
-        If so, the curve is also a flow of the gradient under test. The solver itself uses the suite's gradient and
-        Jacobian: without a Jacobian, or with a gradient that is rounding noise, a stiff solver takes minutes.
+        If so, the curve is also a flow of the gradient under test. The solver itself uses the reference's gradient and
+        Jacobian: without a Jacobian, or with a gradient that consists of rounding errors, a stiff solver takes minutes.
         """
         at = AttentionAt(self.problem, self.flow.points)
         mine = at.gradient
@@ -148,5 +148,5 @@ class FollowedFlow:
 
 
 def vanishes(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
-    """Return whether the gradient is zero at p to the rounding of its terms."""
+    """Return whether the gradient at p is zero up to the rounding of its terms."""
     return not (AttentionAt(problem, p[None]).gradient != 0).any()

@@ -1,6 +1,10 @@
-"""The regularization path at increasing radii: predicted from the SVM, and followed by the implementation under test.
+"""The regularization path at increasing radii: predicted from the SVM, and followed with the implementation under test.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; :mod:`theorems.curves.reduced_program`.
+The notation is that of :mod:`theorems.curves.reduced_program`: F_ρ(y) is the logarithm of the excess risk, up to a
+constant, as a function of the *tangential part* y of a point, its part orthogonal to p̄_mm, at the radius ρ in units of
+‖p_mm‖.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
 """
 
 from __future__ import annotations
@@ -35,23 +39,24 @@ FOLLOWED = "the path is followed"
 PATH_IS_STATIONARY = premise("path-is-stationary", when=FOLLOWED)
 PATH_IS_LOWEST = premise("path-is-lowest", when=FOLLOWED)
 PATH_PREMISES = (PATH_IS_STATIONARY, PATH_IS_LOWEST)
-"""The premises of a path."""
+"""The names of the premises of a path: claims that the path is what a theorem assumes."""
 LOWER_TRIES = 12
-"""The number of points of each kind per radius at which a risk below the path's risk is sought."""
+"""The number of points of each kind, near the path and anywhere on the sphere, at which a risk below that of the path
+is sought at each radius."""
 
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """The path at one radius: predicted from the SVM, and followed with the implementation under test.
+    """The path at one radius: predicted from the SVM, and followed with the implementation under test (see the module).
 
     Attributes:
         sphere: the implementation under test on the sphere of this radius.
-        predicted: argmin F_ρ, shape (e,).
-        solved: True if Newton's method converged to ``predicted``.
-        followed: the tangential part of the implementation's minimiser, shape (e,).
-        converged: True if the search for ``followed`` converged.
+        predicted: the minimiser of F_ρ, shape (e,).
+        solved: whether Newton's method converged to ``predicted``.
+        followed: the tangential part y of the minimiser of the risk under test, shape (e,).
+        converged: whether the search for ``followed`` converged.
         rounding: a bound of the distance between ``predicted`` and ``followed`` that rounding can cause.
-        exponent_rounding: the largest rounding error of an exponent of F_ρ at ``predicted``.
+        exponent_rounding: a bound of the rounding error of an exponent of F_ρ at ``predicted``.
     """
 
     sphere: Sphere
@@ -64,7 +69,7 @@ class Followed:
 
     @classmethod
     def at(cls, sphere: Sphere, constraints: Constraints) -> Followed:
-        """Return the predicted and the followed minimiser on a sphere, both sought from the ray of p_mm."""
+        """Return the predicted and the followed minimiser on a sphere; both searches start on the ray of p_mm."""
         reduced = sphere.reduced
         start = np.zeros(reduced.rows.shape[1])
         predicted, solved = reduced.newton(start)
@@ -76,12 +81,12 @@ class Followed:
 
     @property
     def rho(self) -> float:
-        """The radius ρ."""
+        """The radius ρ, in units of ‖p_mm‖."""
         return self.sphere.reduced.rho
 
     @property
     def one_minus_cosine(self) -> float:
-        """The number 1 − √(1 − |y|²/ρ²) = 1 − cos(p̄(R), p_mm), without cancellation."""
+        """The number 1 − cos(p̄(R), p_mm) = 1 − √(1 − |y|²/ρ²) of the followed minimiser, without cancellation."""
         y = self.followed
         return float(y @ y) / (self.rho * (self.rho + self.sphere.reduced.height(y)))
 
@@ -95,13 +100,14 @@ class Followed:
 
 @dataclass(frozen=True, eq=False)
 class FollowedPath:
-    """The path at r radii, in units of ‖p_mm‖.
+    """The path at r radii, in units of ‖p_mm‖ (symbols: see the module).
 
     Attributes:
         at: the path at each radius.
-        constraints, basis, svm: rows and costs of the SVM, a basis of the complement of p̄_mm, the solution p_mm.
-        rng: the generator that draws the points at which less risk is sought.
-        claim: the name of the claim that is undecided where the path was not followed.
+        constraints, basis, svm: the constraints of ATT-SVM, a basis of the orthogonal complement of p̄_mm, and the
+            solution p_mm.
+        rng: the random generator of the points at which a lower risk is sought.
+        claim: the name of the claim that is undecided if the path was not followed.
     """
 
     at: list[Followed]
@@ -112,7 +118,7 @@ class FollowedPath:
     claim: str
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the predicted minimisers are stationary under test, and no tried point has less risk.
+        """Yield the claims that predicted minimisers are stationary under test, and that no tried point has less risk.
 
         Raises:
             Ended: no minimiser was predicted.
@@ -123,7 +129,7 @@ class FollowedPath:
             yield undecided_claim(PATH_IS_STATIONARY, self.at[0].why_undecided, Form.SHARP)
             raise Ended(PATH_IS_STATIONARY)
         stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in predicted])
-        # A NaN means that the risk under test does not fall outwards, so that no minimiser is nearby.
+        # A NaN means that the risk under test does not decrease outwards, so that no minimiser is nearby.
         stationary = np.where(np.isnan(stationary), np.inf, stationary)
         error = np.array([f.rounding for f in predicted])
 
@@ -141,7 +147,7 @@ class FollowedPath:
 
     @cached_property
     def size(self) -> Float64[np.ndarray, "r"]:
-        """The tangential lengths |y| of the path, (r,)."""
+        """The lengths |y| of the tangential parts of the path, (r,)."""
         return np.array([np.linalg.norm(f.followed) for f in self.at])
 
     @cached_property
@@ -151,39 +157,39 @@ class FollowedPath:
 
     @cached_property
     def rounding(self) -> Float64[np.ndarray, "r"]:
-        """The distances of predicted and followed path that rounding can cause (:data:`PATH_ROUNDING`), (r,)."""
+        """Bounds of the distances between predicted and followed path due to rounding (:data:`PATH_ROUNDING`), (r,)."""
         return np.array([f.rounding for f in self.at])
 
     @cached_property
     def far(self) -> tuple[Reduced, Float64[np.ndarray, "k"], bool]:
-        """The function F_∞ on the span of the neighbours, its minimiser, and True if Newton's method converged."""
+        """The function F_∞ on the span of the neighbours' rows, its minimiser, and whether Newton's method found it."""
         far = Reduced.limit(self.constraints, tangent_span(self.constraints, self.basis))
         return far, *far.newton(np.zeros(far.rows.shape[1]))
 
     @cached_property
     def limit(self) -> Float64[np.ndarray, "e"]:
-        """The minimiser argmin F_∞, or the last point of Newton's method if it did not converge."""
+        """The minimiser of F_∞, or the last point of Newton's method if the method did not converge."""
         return np.asarray(self.basis.T @ (tangent_span(self.constraints, self.basis) @ self.far[1]))
 
     @cached_property
     def dual(self) -> Float64[np.ndarray, "r"]:
-        """The larger of the dual value D and Jensen's lower bound of min F_∞ at Newton's last point, (r,)."""
+        """Lower bounds of F_∞ at the path's points: the larger of D of :class:`.Constraints` and of Jensen's bound."""
         far, coordinates, _ = self.far
         dual, residual = far.approximate_dual(coordinates)
         return np.maximum(self.constraints.dual_value, dual - residual * self.size)
 
     def values(self, tries: list[Float64[np.ndarray, "e"]]) -> Float64[np.ndarray, "r"]:
-        """Return F_ρ(y) for each radius ρ, at the point y in ``tries`` for this radius."""
+        """Return F_ρ(y) for each radius ρ, where y is the entry of ``tries`` for the radius."""
         return np.array([f.sphere.reduced.value(y) for f, y in zip(self.at, tries, strict=True)])
 
     @cached_property
     def value_rounding(self) -> Float64[np.ndarray, "r"]:
-        """Bounds of the sum of the rounding errors of F_ρ and of the dual value D, (r,)."""
+        """Bounds of the rounding errors of F_ρ plus that of the dual value :attr:`.Constraints.dual_value`, (r,)."""
         values = np.array([f.sphere.reduced.value_rounding(f.predicted) for f in self.at])
         return np.asarray(values + self.constraints.dual_rounding)
 
     def _lowest(self) -> Claim:
-        """Claim that no other point tried on the sphere, near, far, random or on the ray of p_mm, has less risk."""
+        """Claim that no tried point of the sphere (near the path, far, random, on the ray of p_mm) has a lower risk."""
         others, path, rng = [], [], self.rng
         for f in self.at:
             e, rho, sphere = f.followed.size, f.rho, f.sphere
@@ -193,7 +199,7 @@ class FollowedPath:
             points = np.concatenate([rho * sphere.svm.direction + near @ sphere.basis.T, ray])
             points = np.concatenate([points, rng.normal(size=(LOWER_TRIES, points.shape[1]))])
             path_point = exact(sphere.point(f.followed)[None])
-            # All points lie on the sphere through the path's point, because at large radii even a rounding of the
+            # All points are moved to the sphere through the path's point, because at large radii even a rounding of the
             # radius changes the risk.
             on_sphere = points * (norm(path_point) / norm(exact(points), axis=1))[:, None]
             others.append(sphere.log_excess_of(on_sphere, PATH_IS_LOWEST))

@@ -1,4 +1,4 @@
-"""Points with a given margin, on the ray of p_mm and beside it.
+"""Points with a given margin, on the ray of p_mm and beside it, at which bounds of Theorem 2 are checked.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2.
 """
@@ -22,30 +22,32 @@ from theorems.rounding.attention_at import Numbers
 POINTS = 100
 """The number of points at which bounds are checked, before worse points are sought."""
 LEAST, MOST = 1e-3, 1e4
-"""The least and the largest excess of the points' margins over the edge (see :class:`Margins`)."""
+"""The least and the largest difference between the margin of a point and :attr:`Margins.edge`."""
 ASKEW_POINTS = (1e-2, 1e3)
-"""The least and the largest distance of the points to check from the ray of p_mm, in units of ‖p_mm‖."""
+"""The least and the largest distance from the ray of p_mm of the points at which bounds are checked, in units of
+‖p_mm‖."""
 ASKEW = (0.0, 1.0, 30.0)
-"""The distances of starts from the ray of p_mm, in units of ‖p_mm‖."""
+"""The distances from the ray of p_mm of the starts of descents, in units of ‖p_mm‖."""
 FARTHEST = 1e9
-"""The largest ‖p(0)‖ max‖g‖ of starts beside the ray, at which rounding of 200 steps changes a margin by 1e-4."""
+"""The largest ‖p(0)‖ times the longest row of a start beside the ray; rounding of 200 steps then changes a margin by
+1e-4."""
 
 
 @runtime_checkable
 class Margins(Protocol):
-    """The margins m(p) = min g_it·p of optimal tokens, with their constants."""
+    """The margin m(p) = min g_it·p of optimal tokens, with constants; the rows are g_it = k_i,opt − k_it, t ≠ opt_i."""
 
     @property
     def problem(self) -> Problem:
-        """The keys, scores and loss."""
+        """The problem: keys, scores and loss."""
 
     @property
     def svm(self) -> MaxMargin:
-        """The solution p_mm."""
+        """The solution p_mm of ATT-SVM for the optimal tokens."""
 
     @property
     def rows(self) -> Numbers:
-        """The rows g_it, (N, d)."""
+        """The rows g_it of all inputs i and tokens t ≠ opt_i, (N, d)."""
 
     @property
     def reach(self) -> Numbers:
@@ -53,22 +55,23 @@ class Margins(Protocol):
 
     @property
     def edge(self) -> Numbers:
-        """The margin beyond which ⟨−∇L, p_mm⟩ is positive."""
+        """The margin m(p) beyond which ⟨−∇L(p), p_mm⟩ is proven to be positive."""
 
     @property
     def needed(self) -> Numbers:
-        """The margin that a start needs."""
+        """The margin m(p(0)) that the start of a descent needs."""
 
     def margins(self, p: Any) -> Numbers:
-        """Compute m(p), (*b,) for points (*b, d)."""
+        """Return the margins m(p) of points p, (*b, d) → (*b,)."""
 
 
 def with_least_margin(
     constants: Margins, beside: Float64[np.ndarray, "m d"], margins: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Return p = r p_mm + v for each v in ``beside``, with the r at which m(p) is the given margin, or slightly more.
+    """Return points p = r p_mm + v, for each v in ``beside``, whose margins m(p) are the given ones, or slightly more.
 
-    The margin min_j (r a_j + g_j·v), with a_j = g_j·p_mm ≥ 1, is the given one at r = max_j (margin − g_j·v)/a_j.
+    With the rows g_j and a_j = g_j·p_mm ≥ 1, the margin min_j (r a_j + g_j·v) is the given one at r = max_j (margin −
+    g_j·v)/a_j.
     """
     rows, p_mm = value_of(constants.rows), constants.svm.p
     a, targets, points = np.maximum(rows @ p_mm, 1.0), margins, beside
@@ -86,7 +89,7 @@ def with_least_margin(
 def beside_the_ray(
     rng: np.random.Generator, constants: Margins, sizes: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw vectors of given lengths in units of ‖p_mm‖: in any direction, or near ± a single row."""
+    """Draw vectors with the given lengths in units of ‖p_mm‖, in any direction or near ± a single row."""
     rows, m = value_of(constants.rows), len(sizes)
     chosen = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], size=(m, 1))
     chosen = chosen / norm(chosen, axis=1, keepdims=True)
@@ -97,12 +100,12 @@ def beside_the_ray(
 
 
 def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
-    """Return starts on and beside the ray with just the needed margin, and the case's start if its margin suffices."""
+    """Return starts on and beside the ray of p_mm with just the needed margin, and the case's start if it has it."""
     least_margin = constants.needed
     least = np.full(len(ASKEW), float(value_of(least_margin) + least_margin.error))
     starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)
-    # Starts far from the ray are left out: rounding of p would exceed the margin of a long row. The first start is on
-    # the ray and stays.
+    # Starts far from the ray are left out, because rounding of p would exceed the margin of a long row. The first
+    # start, on the ray, is kept.
     near = norm(starts, axis=1) * float(value_of(constants.reach)) <= FARTHEST
     starts = starts[near | (np.arange(len(starts)) == 0)]
     if case.start is not None and bool(constants.margins(exact(case.start)) >= least_margin):
@@ -111,14 +114,14 @@ def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator)
 
 
 def points_with_margin(constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "m d"]:
-    """Draw points beside the ray whose margins exceed ``constants.edge`` by little or by much."""
+    """Draw points on and beside the ray of p_mm whose margins exceed ``constants.edge`` by little or by much."""
     m = affordable(constants.problem, POINTS)
     sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
     edge = float(value_of(constants.edge)) * (1 + 8 * EPS)
     targets = edge + log_uniform(rng, LEAST, MOST, m)
     beside = beside_the_ray(rng, constants, sizes)
-    # One point in four has equal margins for all tokens, if the rows allow it: then the token of large weight and the
-    # token of large score gap can be different tokens.
+    # One point in four has equal margins for all tokens, if the rows allow it. Then the token of the largest softmax
+    # weight can be another token than that of the largest score gap.
     alike = np.linalg.pinv(value_of(constants.rows)).sum(axis=1)
     beside = np.where(rng.random((m, 1)) < 0.25, targets[:, None] * alike, beside)
     return with_least_margin(constants, beside, targets)

@@ -1,4 +1,4 @@
-"""The claim that a path under test has a point at every radius; undecided where the reference path has none.
+"""The claim that a path under test has a point at every radius.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; *Transformers as Support Vector Machines*,
 Theorem 2.
@@ -13,16 +13,16 @@ from theorems.core.tolerances import EXACT
 
 
 def missing_claim(name: str, reasons: Sequence[str], reference: Callable[[], Sequence[str]] | None) -> Claim | None:
-    """Return None if a path has a point at every requested radius, otherwise a claim, falsified or undecided.
+    """Return None if a path has a point at every requested radius; otherwise a claim that is falsified or undecided.
 
-    The claim says that the path has a point at every radius. It is falsified if the reference finds a point that the
-    path leaves out, and undecided if the reference finds none either.
+    The claim says that the path under test has a point at every radius. The claim is falsified if the reference finds a
+    point at a radius where the path under test has none, and otherwise undecided.
 
     Args:
         name: the name of the claim.
-        reasons: for every radius the reason why the path has no point; empty if it has one.
-        reference: the function that returns these reasons for the reference; None if the reference itself is under
-            test.
+        reasons: for every radius the reason why the path under test has no point there; empty if it has one.
+        reference: the function that returns the same reasons for the path of the reference; None if the reference
+            itself is under test.
     """
     missing = [k for k, reason in enumerate(reasons) if reason]
     if not missing:

@@ -1,8 +1,8 @@
-"""The regularization path of the implementation under test: the point of a sphere where its gradient is radial.
+"""The regularization path of the implementation under test: the point of a sphere where the gradient is radial.
 
-The Hessian of the reduced program is only a preconditioner: at the resulting point the gradient under test is normal to
-the sphere, and the risk under test is below the risk at R p̄_mm. So the point shows faults and rounding of the
-implementation.
+Newton steps use the gradient under test, and the Hessian of :mod:`.reduced_program` only as a preconditioner. So at the
+resulting point the gradient under test is normal to the sphere, and the risk under test is below that at R p̄_mm, and
+the point shows faults and rounding errors of the implementation.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess_risk import log_excess_of
 
 STEPS = 60
-"""The largest number of Newton steps; a few suffice unless the costs differ by many orders of magnitude."""
+"""The largest number of Newton steps; a few suffice unless the costs of the constraints differ by many orders of
+magnitude."""
 
 ENOUGH = 0.1
-"""The least share of the decrease predicted by the slope; steps that attain less are shortened. If less sufficed, steps
-could alternate for ever between two rows of opposite signs.
-"""
+"""The least share of the decrease predicted by the gradient that a step must achieve; a step that achieves less is
+shortened. If a smaller share sufficed, steps could alternate for ever between two rows of opposite signs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sphere:
-    """The implementation under test on the sphere ‖p‖ = ρ‖p_mm‖, in the coordinates y of :class:`Reduced`."""
+    """The implementation under test on the sphere ‖p‖ = ρ‖p_mm‖, in the tangential coordinates of :class:`Reduced`."""
 
     problem: Problem
     svm: MaxMargin
@@ -43,25 +43,25 @@ class Sphere:
     under_test: Implementation
 
     def point(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "d"]:
-        """Compute p = ‖p_mm‖ (√(ρ² − |y|²) p̄_mm + y)."""
+        """Compute the point ‖p_mm‖ (√(ρ² − |y|²) p̄_mm + y) of the sphere."""
         return np.asarray(self.svm.norm * (self.reduced.height(y) * self.svm.direction + self.basis @ y))
 
     def coordinates(self, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "e"]:
-        """Return the coordinates y of a rounded point p."""
+        """Return the tangential coordinates y of a point p, which may be rounded."""
         return tangential(p, self.svm.direction, self.basis) / self.svm.norm
 
     def excess(self, y: Float64[np.ndarray, "e"]) -> float:
-        """Compute log(L − L_opt) under test."""
+        """Compute log(L − L_opt) under test at y, where L_opt is the risk if all weight is on the optimal tokens."""
         return float(log_excess(self.under_test, self.problem, self.point(y)))
 
     def log_excess_of(self, points: Numbers, claim: str) -> Numbers:
-        """Return log(L − L_opt) under test at points (b, d), with the error that a correct implementation may have."""
+        """Return log(L − L_opt) under test at points, (b, d), with the error that a correct implementation may have."""
         return log_excess_of(self.under_test, self.problem, points, claim)
 
     def slope(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
-        """Return the gradient of log(L − L_opt) in y, scaled so that its radial part equals the reduced program's.
+        """Return the gradient of log(L − L_opt) under test in y, scaled to have the radial part of :class:`Reduced`.
 
-        Where all margins are positive, the risk falls outwards; if the risk under test does not, the result is NaN.
+        If all margins are positive, the risk decreases outwards; if the risk under test does not, the result is NaN.
         """
         gradient = self.under_test[scaled_gradient](
             self.problem.keys, self.problem.scores, self.problem.loss, self.point(y)
@@ -79,12 +79,13 @@ class Sphere:
     def follow(
         self, start: Float64[np.ndarray, "e"], resolution: float, precision: float
     ) -> tuple[Float64[np.ndarray, "e"], bool]:
-        """Return the minimiser, sought downhill from ``start``, and True if Newton's steps shrank to ``resolution``.
+        """Return the minimiser under test, sought downhill from ``start``, and whether steps shrank to ``resolution``.
 
-        Steps that raise the risk by at most the rounding of its exponents are accepted. Steps shorter than
-        ``resolution`` are still taken while they shrink and change an exponent by more than ``precision``: rounding
-        moves the minimiser along weak curvature much further than along strong curvature, and Newton's method changes
-        the exponent of a term of small weight by only about one unit per step.
+        The exponents are those of :class:`Reduced`. Steps that raise the risk by at most the rounding error of
+        exponents are accepted. Steps shorter than ``resolution`` are still taken while they shrink and change an
+        exponent by more than ``precision``: rounding moves the minimiser in directions of weak curvature much further
+        than in directions of strong curvature, and Newton's method changes the exponent of a term of small weight by
+        only about one per step.
         """
         y = np.array(start)
         if y.size == 0:

@@ -1,8 +1,9 @@
-"""Search in the sublevel set {‖p‖ ≤ R, L(p) ≤ L(R p̄_mm)} for points that violate Theorem 1.
+"""A search in the sublevel set {‖p‖ ≤ R, L(p) ≤ L(R p̄_mm)} for points that violate Theorem 1.
 
-Everything is batched over radii and directions. A point counts as inside if the log-excess risk under test is at most
-that of R p̄_mm. Points are found by bisection along rays, so they lie on the boundary of the set, where cos and margin
-are smallest. Then the rays are turned towards the points of smallest cos or margin.
+Everything is computed in batches over r radii and b directions. A point counts as inside if the log excess risk under
+test, log(L − L_opt), is at most that of R p̄_mm. Points are found by bisection along rays, so they lie on the boundary
+of the set, where the cosine with p_mm and the margin are smallest. Then the rays are turned towards the points of
+smallest cosine or margin. Lengths are in units of ‖p_mm‖.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from theorems.curves.constraints import Constraints, log_excess
 from theorems.curves.reduced_program import Reduced
 
 HUNT_BUDGET = 150_000
-"""Approximate number of floats in a batch of points."""
+"""The approximate number of floats in a batch of points."""
 
 Inside = Callable[[Float64[np.ndarray, "r b d"]], Bool[np.ndarray, "r b"]]
 
 BISECTIONS = 26
-"""The number of halvings of an interval of log s of length 41, which leave a relative error of 1e-6 in s."""
+"""The number of halvings of an interval of log s, of length 41, after which s has a relative error of 1e-6."""
 
 
 def boundary(
@@ -35,10 +36,10 @@ def boundary(
     low: Float64[np.ndarray, "r b"],
     high: Float64[np.ndarray, "r b"],
 ) -> tuple[Float64[np.ndarray, "r b d"], Bool[np.ndarray, "r b"], Float64[np.ndarray, "r b"]]:
-    """Find the last point ``along(s)`` inside the set by bisection of log s between ``low`` and ``high``.
+    """Find the last point inside the set on each ray s ↦ ``along(s)``, by bisection of log s from ``low`` to ``high``.
 
     Returns:
-        The points, a mask of the rays on which a point was inside, and the numbers s.
+        The points, (r, b, d), a mask of the rays on which a tried point was inside, and the numbers s, (r, b).
     """
     log_low, log_high = np.log(low), np.log(high)
     best, best_s = along(low), np.array(low)
@@ -62,7 +63,7 @@ def special_directions(
     size: int,
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "b e"]:
-    """Draw unit tangents: random, random and orthogonal to the neighbours' rows, ± single rows, and ± the centre."""
+    """Draw unit vectors orthogonal to p_mm: random, orthogonal to the neighbours' rows, ± single rows, ± ``centre``."""
     e = rows.shape[1]
     tries = [rng.normal(size=(max(4, size // 3), e))]
     if near.any():
@@ -84,13 +85,13 @@ def on_sphere(
     ray: Float64[np.ndarray, "r d"],
     basis: Float64[np.ndarray, "d e"],
 ) -> Float64[np.ndarray, "r b d"]:
-    """Return the points ray + origin + s u, scaled to the spheres through ``ray``."""
+    """Return the points ray + origin + s u, scaled to the norm of the point ``ray`` of the ray of p_mm."""
     q = ray[:, None] + (origins + s[..., None] * u) @ basis.T
     return np.asarray(q * (np.linalg.norm(ray, axis=-1)[:, None] / np.linalg.norm(q, axis=-1))[..., None])
 
 
 def inwards(s: Float64[np.ndarray, "r b"], outer: Float64[np.ndarray, "r b d"]) -> Float64[np.ndarray, "r b d"]:
-    """Return the points (1 − s) ``outer``; on a ray from 0 the margin is smallest where the ray enters the set."""
+    """Return the points (1 − s) ``outer``; on a ray from 0, the margin is least at the first point inside the set."""
     return np.asarray(outer * (1 - s)[..., None])
 
 
@@ -107,21 +108,21 @@ def hunt(
     rounds: int,
     rng: np.random.Generator,
 ) -> list[tuple[Float64[np.ndarray, "r b d"], Bool[np.ndarray, "r b"]]]:
-    """Return batches of points of little margin or correlation, each with a mask of the points inside the set.
+    """Return batches of points with a small margin or cosine with p_mm, and masks of those inside the sublevel set.
 
     All lengths are in units of ‖p_mm‖.
 
     Args:
         inside: the function that returns a mask of the points inside the set.
-        direction: p̄_mm.
-        basis: a basis of the complement of p̄_mm.
-        rows: the constraints ĝ_j.
-        near: a mask of the rows of SVM-neighbours.
-        rhos: radii.
-        centres: tangential parts of interior points, the origins of every other ray.
+        direction: the unit vector p̄_mm, (d,).
+        basis: an orthonormal basis of the orthogonal complement of p̄_mm, (d, e).
+        rows: the rows ĝ_j of :class:`.Constraints`, (m, d).
+        near: a mask of the rows of the SVM-neighbours, (m,).
+        rhos: the radii, (r,).
+        centres: for each radius the tangential part of a point inside the set, the origin of every other ray, (r, e).
         size: the approximate number of rays per radius.
-        rounds: number of times that rays are turned towards the worst points.
-        rng: source of points and directions.
+        rounds: the number of times that rays are turned towards the points of smallest cosine or margin.
+        rng: the random generator of points and directions.
     """
     d, r = direction.size, rhos.size
     ray = rhos[:, None] * direction
@@ -165,15 +166,15 @@ def sublevel_points(
     rhos: Float64[np.ndarray, "r"],
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
-    """Find points with little margin or correlation in the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖.
+    """Find points of small margin or cosine with p_mm in the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖.
 
     Returns:
-        The points, R p̄_mm among them, and the index of the radius of each.
+        The points, among them R p̄_mm for each radius, and the index of the radius of each point.
     """
     direction, tangents, rows, frame = svm.direction, basis, constraints.rows, None
     if basis.shape[1] < problem.d - 1:
-        # For few inputs in a large space, use coordinates along p_mm and across it within the span of rows; other
-        # directions are equivalent.
+        # If d is large and there are few rows, use coordinates along p_mm and orthogonal to it within the span of the
+        # rows; all directions outside this span are equivalent.
         frame = np.column_stack([svm.direction, basis])
         direction, tangents, rows = np.eye(len(frame.T))[0], np.eye(len(frame.T))[:, 1:], rows @ frame
         keys = (problem.keys - problem.keys[:, :1]) @ frame
