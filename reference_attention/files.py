@@ -89,7 +89,7 @@ def open_regular(path: Path, expected: str, largest: int, otherwise: str) -> Ite
         raise InvalidInput(f"{path}: does not fit into memory; {otherwise}.") from None
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}); give {expected}.") from None
-    except ValueError as error:  # a name that no file can have
+    except ValueError as error:  # raised for a name with a null character, which no file can have
         if isinstance(error, InvalidInput) or "null" not in str(error):
             raise
         raise InvalidInput(f"{path}: cannot be read ({error}); give {expected}.") from None
@@ -243,7 +243,7 @@ def check_writable(path: Path) -> None:
             writable = os.access(path, os.W_OK) and (not path.is_file() or _accepts_files(path.parent))
         else:
             writable = _accepts_files(path.parent)
-    except OSError as error:  # a name that is too long
+    except OSError as error:  # raised, for example, for a name that is too long
         raise InvalidInput(f"{path}: cannot be written ({error.strerror or error}); give another name.") from None
     if not writable:
         raise InvalidInput(f"{path}: cannot be written; check the permissions of {path.parent}.")

@@ -88,15 +88,15 @@ class Linear(Activation):
         return z
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
-        """Return 1."""
+        """Return φ'(z) = 1."""
         return np.ones(np.broadcast(z, sign).shape)
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
-        """Return ``log_size``."""
+        """Return log |φ(z + sign·e^{log_size}) − φ(z)| = ``log_size``."""
         return log_size + 0.0 * z
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return −inf, since the change is linear."""
+        """Return log B = −inf, since φ is linear."""
         return np.full(np.broadcast(z, sign).shape, -math.inf)
 
 

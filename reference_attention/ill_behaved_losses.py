@@ -66,7 +66,7 @@ class Squared(IllBehavedLoss):
         return xp.where(u == 1, xp.abs(sign), sign * xp.sign(factor)), by_sign(xp, sign, size, size)
 
     def log_lipschitz(self, low: float, high: float) -> float:
-        """Return log M0 = 0, since ℓ'' = 1."""
+        """Return 0, the logarithm of the Lipschitz constant ℓ'' = 1 of ℓ'."""
         return 0.0
 
     def log_bound(self, low: float, high: float) -> float:
@@ -79,7 +79,7 @@ class Squared(IllBehavedLoss):
         return -math.inf if low <= 1 <= high else math.log(min(abs(low - 1), abs(high - 1)))
 
     def steepening(self, low: float, high: float) -> float:
-        """Return 0, or +inf where high > 1, since the loss increases there."""
+        """Return +inf if high > 1, where the loss increases; otherwise 0, since |ℓ'| decreases in u."""
         # Where ℓ increases in u, its slope at u gives no lower bound of ℓ(u − δ) − ℓ(u).
         return math.inf if high > 1 else 0.0
 
@@ -183,7 +183,7 @@ class Kinked(IllBehavedLoss):
         return -math.log(4) if high > 0 else 0.0
 
     def steepening(self, low: float, high: float) -> float:
-        """Return 0, since ℓ is convex."""
+        """Return 0: |ℓ'| does not increase in u, since ℓ is convex."""
         return 0.0
 
     def defect(self, low: float, high: float) -> str:

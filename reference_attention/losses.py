@@ -123,7 +123,7 @@ class Logistic(Loss):
         return -_softplus_scalar(high)
 
     def steepening(self, low: float, high: float) -> float:
-        """Return 0, since ℓ is convex."""
+        """Return 0: |ℓ'| does not increase in u, since ℓ is convex."""
         return 0.0
 
 
@@ -163,7 +163,7 @@ class Exponential(Loss):
         return -high
 
     def steepening(self, low: float, high: float) -> float:
-        """Return 0, since ℓ is convex."""
+        """Return 0: |ℓ'| does not increase in u, since ℓ is convex."""
         return 0.0
 
 
@@ -189,7 +189,7 @@ class Correlation(Loss):
         return sign, by_sign(namespace(u, sign, log_size), sign, log_size, log_size)
 
     def log_lipschitz(self, low: float, high: float) -> float:
-        """Return −inf, since ℓ' is constant."""
+        """Return −inf, the logarithm of the Lipschitz constant 0 of ℓ'."""
         return -math.inf
 
     def log_bound(self, low: float, high: float) -> float:
@@ -201,7 +201,7 @@ class Correlation(Loss):
         return 0.0
 
     def steepening(self, low: float, high: float) -> float:
-        """Return 0, since ℓ is linear."""
+        """Return 0, since |ℓ'| is constant."""
         return 0.0
 
 

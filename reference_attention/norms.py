@@ -63,7 +63,7 @@ class Blocks:
     shape: tuple[int, int]
 
     def __post_init__(self) -> None:
-        """Refuse other powers and kinds."""
+        """Refuse powers other than 1 and ∞, and unknown kinds of blocks."""
         if self.power not in (1.0, math.inf) or self.kind not in KINDS:
             raise InvalidInput(
                 f"norm: power {self.power}, kind {self.kind!r}; give power 1 or ∞ and kind {' or '.join(KINDS)}."

@@ -16,7 +16,7 @@ from reference_attention.next_token.master_problem import MasterProblem
 
 
 def compatible(problem: MasterProblem) -> bool:
-    """Return whether the problem is NTP-compatible, that is, whether equation (4) of the paper has a solution θ.
+    """Return whether the problem is NTP-compatible, that is, whether the equations of the module have a solution θ.
 
     >>> compatible(MasterProblem.of_tokens([[1.0], [2.0]], [[2, 1, 0], [4, 1, 0]]))
     True

@@ -51,7 +51,7 @@ class ExtendedSupports:
 
     @cached_property
     def largest(self) -> int:
-        """Return the number of alternatives of the largest Ŝ_j."""
+        """Return the number of alternatives in the largest extended support Ŝ_j."""
         return int(self.sets.sum(axis=1).max())
 
     def separable(self, problem: MasterProblem) -> bool:
@@ -82,7 +82,7 @@ class ExtendedSupports:
 
 
 def extended_supports(problem: MasterProblem) -> ExtendedSupports:
-    """Return Ŝ with its proof, by the linear program or, where that gives no proof, :func:`supports_by_exclusion`.
+    """Return the extended supports with a proof, by the linear program or else :func:`supports_by_exclusion`.
 
     >>> extended_supports(MasterProblem.of_tokens([[1.0], [1.0]], [[1, 0, 0], [0, 3, 0]])).sets
     array([[ True,  True, False],

@@ -98,7 +98,7 @@ class FiniteMinimum:
 
     @cached_property
     def floats(self) -> Float64[np.ndarray, "D"]:
-        """Return θ̂, each entry rounded once."""
+        """Return the rational point θ̂, each entry rounded once to a float."""
         return np.array([to_float(x) for x in self.point])
 
     @cached_property
@@ -190,7 +190,7 @@ class LossInBalls:
 
 
 def finite_minimum(split: Split) -> FiniteMinimum:
-    """Return θ_⋆ with a bound of its error, :attr:`FiniteMinimum.radius`.
+    """Return the minimiser θ_⋆ of the restricted loss L_fin, with a bound of its error, :attr:`FiniteMinimum.radius`.
 
     >>> from reference_attention.next_token.master_problem import MasterProblem
     >>> problem = MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])

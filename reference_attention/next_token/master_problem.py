@@ -128,7 +128,7 @@ class MasterProblem:
         return cls.of_tokens(h, np.eye(classes, dtype=np.int64)[y])
 
     def with_counts(self, counts: ArrayLike, multiplicities: ArrayLike | None = None) -> MasterProblem:
-        """Return the problem of these contexts with other counts, and with other multiplicities if they are given.
+        """Return the problem of the same contexts with other counts, and with other multiplicities if they are given.
 
         Raises:
             InvalidInput: see the class.

@@ -54,7 +54,7 @@ about this size."""
 AT_REST = 2.0**-6
 """Largest change of a logit between x and its rest point up to which x and y may be followed separately."""
 STEPS = 60
-"""Largest number of Newton steps from the point of separation to the rest point."""
+"""Largest number of Newton steps from the x at which x and y are separated to the rest point of x."""
 SETTLED = 1e-12
 """Change of a logit below which a Newton step is the last one; coordinates that change every logit by less are set to
 0."""

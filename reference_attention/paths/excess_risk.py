@@ -105,7 +105,8 @@ class Excess:
         factor = math.exp(at.log_scale - value)
         slope = factor * (at.coefficients.ravel() @ differences.rows)
         curvature = factor * hessian(differences, loss, at) - np.outer(slope, slope)
-        # dp/dy = basis − unit yᵀ/ρ, and the second derivative of p along unit is −(I/ρ + y yᵀ/ρ³).
+        # As p = ρ unit + basis·y, dp/dy = basis − unit yᵀ/ρ, and the second derivative of p along unit is −(I/ρ + y
+        # yᵀ/ρ³).
         jacobian = basis - np.outer(unit, y / along)
         bend = (np.eye(len(y)) + np.outer(y, y) / along**2) / along
         return value, jacobian.T @ slope, jacobian.T @ curvature @ jacobian - float(unit @ slope) * bend

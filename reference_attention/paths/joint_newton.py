@@ -71,7 +71,7 @@ class Spheres:
         return float(np.max(np.linalg.norm(self.joint.tokens, axis=-1)))
 
     def across(self, p: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k t"]:
-        """Return an orthonormal basis, as columns, of the directions orthogonal to a prompt that change the risk."""
+        """Return an orthonormal basis, as columns, of directions orthogonal to the prompt p that change the risk."""
         basis = self.joint.span_basis
         if basis is None:
             return complement(p / self.R)

@@ -57,7 +57,7 @@ class Joint:
 
     @cached_property
     def chosen_tokens(self) -> Float64[np.ndarray, "n d"]:
-        """Return z_iα, shape (n, d)."""
+        """Return the signed chosen tokens z_iα, shape (n, d)."""
         return np.asarray(chosen_rows(self.tokens, self.alpha))
 
     @cached_property
@@ -157,7 +157,7 @@ def exponents(
     w: Float64[np.ndarray, "*#b d"],
     log_weights: Float64[np.ndarray, "*b n T"],
 ) -> Float64[np.ndarray, "*b n"]:
-    """Return E_i = Y_i v·x_i^p − rΓ of the head v = r v̄_mm + w, shape (*b, n)."""
+    """Return E_i = Y_i v·x_i^p − rΓ of the head v = r v̄_mm + w, shape (*b, n) (symbols: see the module)."""
     sign, size = joint.along
     sign, size = signed_logsumexp(
         sign, size + np.concatenate([np.zeros((*log_weights.shape[:-1], 1)), log_weights], -1)

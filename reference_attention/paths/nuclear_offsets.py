@@ -79,12 +79,12 @@ class NuclearOffsets:
 
     @cached_property
     def value(self) -> float:
-        """Return C_⋆."""
+        """Return C_⋆ = ‖W_⋆‖_⋆, which is the sum of the duals."""
         return float(self.duals.sum())
 
     @cached_property
     def rest(self) -> Int64[np.ndarray, "m"]:
-        """Return the rows outside S."""
+        """Return the indices of the rows outside S."""
         return np.setdiff1d(np.arange(len(self.duals)), self.support)
 
     @cached_property

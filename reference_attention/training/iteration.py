@@ -1,4 +1,4 @@
-"""The loops of (normalized) gradient descent, for one start and for a batch of them.
+"""The loops of (normalized) gradient descent, for a single start and for a batch of starts.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (GD); Appendix E.1 (normalized GD).
 """

@@ -125,7 +125,7 @@ class FollowedFlow:
 
     @cached_property
     def solver(self) -> Float64[np.ndarray, "r"]:
-        """The sum of the solver's local errors up to each recorded point: evaluations · √d (rtol ‖p‖ + atol), (r,)."""
+        """The sum of the solver's local errors up to each record: evaluations · √d (relative ‖p‖ + absolute), (r,)."""
         flow = self.flow
         errors = flow.evaluations * math.sqrt(self.problem.d) * (flow.relative * flow.norms + flow.absolute)
         return np.asarray(errors)

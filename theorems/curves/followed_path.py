@@ -92,7 +92,7 @@ class Followed:
 
     @property
     def why_undecided(self) -> str:
-        """The reason why the two minimisers cannot be compared; empty if they can."""
+        """The reason why the predicted and the followed minimiser cannot be compared; empty if they can."""
         if not self.solved:
             return f"Newton's method on the reduced program did not converge at RΘ = {self.rho:g}"
         return "" if self.converged else f"the path was not followed to RΘ = {self.rho:g}"
@@ -152,7 +152,7 @@ class FollowedPath:
 
     @cached_property
     def one_minus_cosine(self) -> Float64[np.ndarray, "r"]:
-        """The numbers 1 − cos(p̄(R), p_mm), (r,)."""
+        """The numbers 1 − cos(p̄(R), p_mm) of the path's points p̄(R), (r,)."""
         return np.array([f.one_minus_cosine for f in self.at])
 
     @cached_property

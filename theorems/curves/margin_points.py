@@ -20,7 +20,7 @@ from theorems.core.points import affordable, directions, log_uniform
 from theorems.rounding.attention_at import Numbers
 
 POINTS = 100
-"""The number of points at which bounds are checked, before worse points are sought."""
+"""The number of points at which a bound is checked, before a search for points where it is closer to failing."""
 LEAST, MOST = 1e-3, 1e4
 """The least and the largest difference between the margin of a point and :attr:`Margins.edge`."""
 ASKEW_POINTS = (1e-2, 1e3)
