@@ -96,7 +96,7 @@ class Linear(Activation):
         return log_size + 0.0 * z
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return log B = −inf, since φ is linear."""
+        """Return log B = −inf of :meth:`Activation.log_stiffness`, since φ is linear."""
         return np.full(np.broadcast(z, sign).shape, -math.inf)
 
 
@@ -124,7 +124,7 @@ class Tanh(Activation):
         return log_sinh - _log_cosh(x) - _log_cosh(x - size)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return log B = log(0.385 cosh² z), which follows from |φ''| ≤ 0.77."""
+        """Return log B of :meth:`Activation.log_stiffness`, B = 0.385 cosh² z, which follows from |φ''| ≤ 0.77."""
         # The change of φ over a step δ differs from slope·δ by at most max|φ''| δ²/2 ≤ 0.385 δ², so B = 0.385/slope.
         return math.log(0.385) + 2 * _log_cosh(z) + 0.0 * sign
 
@@ -153,7 +153,7 @@ class Arctan(Activation):
         return np.where(size < 1e-8, log_size - np.log1p(x * (x - np.minimum(size, 1e-8))), angle)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return log B = log(0.325 (1 + z²)), which follows from |φ''| ≤ 0.65."""
+        """Return log B of :meth:`Activation.log_stiffness`, B = 0.325 (1 + z²), which follows from |φ''| ≤ 0.65."""
         # |φ''| ≤ 0.65.
         return math.log(0.325) + np.log1p(z * z) + 0.0 * sign
 
@@ -178,7 +178,7 @@ class Softplus(Activation):
         return np.asarray(LOSSES["logistic"].log_excess(-z, sign, log_size)[1])
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return log B = log((1 + e^{−z})/8), which follows from |φ''| ≤ 1/4."""
+        """Return log B of :meth:`Activation.log_stiffness`, B = (1 + e^{−z})/8, which follows from |φ''| ≤ 1/4."""
         # |φ''| ≤ 1/4.
         return math.log(0.125) + np.logaddexp(0.0, -z) + 0.0 * sign
 
@@ -207,7 +207,7 @@ class Relu(Activation):
         return np.where(sign < 0, down, up)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Return log B: −log |z| where a step in the direction ``sign`` can reach the kink at 0, otherwise −inf."""
+        """Return log B of :meth:`Activation.log_stiffness`: −log |z| if the kink at 0 lies ahead, else −inf."""
         # φ is linear up to the kink. If a step δ passes the kink, then δ ≥ |z|, so the change of φ differs from slope·δ
         # by at most δ ≤ δ²/|z|.
         with np.errstate(divide="ignore"):

@@ -25,7 +25,7 @@ class Schatten:
         shape: (d, e), the shape of W.
 
     Raises:
-        InvalidInput: another power.
+        InvalidInput: the power is neither 1 nor ∞.
     """
 
     power: float
@@ -55,7 +55,7 @@ class Blocks:
         shape: (d, e), the shape of W, which is given as vec(W).
 
     Raises:
-        InvalidInput: another power or kind.
+        InvalidInput: the power is neither 1 nor ∞, or the kind is unknown.
     """
 
     power: float

@@ -3,7 +3,7 @@
 The notation is that of :mod:`.master_problem`, and F, Ŝ_j are the subspace and the extended supports of
 :mod:`.subspace_split`. θ_⋆ is the limit of P_Fθ in training, and the unique minimiser on F of the restricted loss
 L_fin(θ) = Σ_j π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv(θ)} − Σ_v p_jv ℓ_jv(θ)]. Newton's method computes a rational point θ̂ of F
-near it. Along a step h the term φ_j of each context satisfies |φ_j'''| ≤ R φ_j'', where R is the largest range of
+near θ_⋆. Along a step h the term φ_j of each context satisfies |φ_j'''| ≤ R φ_j'', where R is the largest range of
 a_jv·h over one Ŝ_j, so the damped step h log(1 + R)/R decreases L_fin. With D_F the largest diameter of a set {a_jv : v
 ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and f(s) = L_fin(θ̂ + s h) for a unit vector h ∈ F,
 self-concordance |f'''| ≤ D_F f'' gives f'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So

@@ -22,7 +22,7 @@ from reference_attention.next_token.split_loss import SplitLoss
 STEPS = 60
 SETTLED = 1e-12
 """Largest change of a logit difference in the last Newton step; a further step would change it by about the square of
-this."""
+this number."""
 RESIDUAL = 8e-7
 """Largest accepted residual of a point: the larger of ‖∇L + μθ‖ divided by μ‖θ‖, and 2‖θ‖‖∇L + μθ‖ divided by L − inf
 L."""

@@ -95,7 +95,7 @@ def _prompt_part(
     Float64[np.ndarray, "n k"],
     Float64[np.ndarray, "k k"],
 ]:
-    """Return the terms that the Hessians of both functions share.
+    """Return the terms that :func:`joint_curvature` and :func:`excess_curvature` share.
 
     In the notation of the module, these are log π_i, log(π_i σ(u_i))/2, k_it − k̄_i, the softmax weights of tokens
     other than α, Σ π_i ∇_p(−E_i), √(π_i σ(u_i)) ∇_p(−E_i) and Σ π_i ∂²(−E_i)/∂p², where π_i = |ℓ'(u_i)| e^{rΓ − total}.

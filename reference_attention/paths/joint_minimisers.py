@@ -22,7 +22,7 @@ from reference_attention.paths.joint_risk import Joint, relative_log_risk
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A head v = r v̄_mm + w of norm r and a prompt p of norm R, where v̄_mm is the unit solution of the head's SVM.
+    """A head v = r v̄_mm + w of norm r and a prompt p of norm R, with v̄_mm the direction of the head's SVM solution.
 
     Attributes:
         joint: the tokens, keys and chosen tokens α, and the solution of the head's SVM.

@@ -1,9 +1,9 @@
 """The joint risk of (v, p), relative to e^{−rΓ} and in logarithms, so that no digits are lost at r = e^{RΘ}.
 
-Let z_it = Y_i x_it be the signed tokens, α the chosen token of each input, v̄_mm the unit solution of the head's SVM on
-the z_iα and Γ its label margin, min_i v̄_mm·z_iα. With the logistic loss, the joint risk L(v, p) of a head of norm r is
-of size e^{−rΓ}: at rΓ > 745 it underflows, and at r = e^{1000} not even log L has digits left. So the head is written v
-= r v̄_mm + w with the *offset* w, and all formulas are in terms of
+Let z_it = Y_i x_it be the signed tokens, α the chosen token of each input, v_mm the solution of the head's SVM on the
+z_iα, v̄_mm = v_mm/‖v_mm‖, and Γ = min_i v̄_mm·z_iα the label margin of v̄_mm. With the logistic loss, the joint risk
+L(v, p) of a head of norm r is of size e^{−rΓ}: at rΓ > 745 it underflows, and at r = e^{1000} not even log L has digits
+left. So the head is written v = r v̄_mm + w with the *offset* w, and all formulas are in terms of
 
     E_i = Y_i v·x_i^p − rΓ = r (slack_i − Σ_{t≠α} s_it δ_it) + w·z_i^p,        δ_it = v̄_mm·(z_iα − z_it),
 

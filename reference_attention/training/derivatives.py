@@ -114,9 +114,9 @@ def terms(
 ) -> Terms:
     """Return the :class:`Terms` at logits ``relative + shift``, given as differences to the reference tokens' logits.
 
-    A shift common to all tokens is kept apart, so that it costs no digits of ``relative`` however large it is (adding a
-    margin of 1e6 would cost six digits). The difference γ_t − γᵀs = δγ_t − E[δγ] cancels only if scores themselves
-    nearly agree, because E[δγ] sums over the other tokens only.
+    The notation is that of the module. A shift common to all tokens is kept apart, so that it costs no digits of
+    ``relative`` however large it is (adding a margin of 1e6 would cost six digits). The difference γ_t − γᵀs = δγ_t −
+    E[δγ] cancels only if scores themselves nearly agree, because E[δγ] sums over the other tokens only.
     """
     weights = np.exp(relative + shift if shift else relative)
     total = 1.0 + weights.sum(axis=-1, keepdims=True)
@@ -145,7 +145,7 @@ def _where_scores_tie(
     centred: Float64[np.ndarray, "*b n others"],
     log_centred: Float64[np.ndarray, "*b n others"],
 ) -> None:
-    """Replace sign and logarithm of δγ_t − E[δγ] by those of −E[δγ] where δγ_t = 0.
+    """Replace sign and logarithm of δγ_t − E[δγ] by those of −E[δγ] where δγ_t = 0 (symbols: see the module).
 
     The arrays ``centred`` and ``log_centred`` are changed in place. E[δγ] itself may underflow; its logarithm does not.
     """
@@ -163,8 +163,8 @@ def _where_scores_tie(
 def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
     """Return e^{−log_scale − shift} ∇²L at a single point, shape (d, d).
 
-    Let h_i = ∇(γ_iᵀ s_i) = Σ_t s_t (γ_t − γᵀs) δk_t and m_i = Σ_t s_t δk_t. Then ∇²L = (1/n) Σ_i [ℓ'' h_i h_iᵀ + ℓ'
-    (Σ_t s_t (γ_t − γᵀs) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ)].
+    With the notation of the module, let h_i = ∇(γ_iᵀ s_i) = Σ_t s_t (γ_t − γᵀs) δk_t and m_i = Σ_t s_t δk_t. Then ∇²L =
+    (1/n) Σ_i [ℓ'' h_i h_iᵀ + ℓ' (Σ_t s_t (γ_t − γᵀs) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ)].
     """
     n, others = at.weights.shape
     rows = differences.rows

@@ -73,7 +73,7 @@ class Piece:
             ds}(1 + φ), where μ is the logarithmic norm of the flow orthogonal to the curve, s the arc length, and φ the
             angle, in radians, by which the curve turns.
         evaluations: the number of gradients computed.
-        failed: the reason why the piece was not integrated to its end; empty if it was.
+        failed: the reason why the piece was not integrated to its end; empty if the piece was.
     """
 
     end: Point

@@ -173,7 +173,11 @@ class FollowedPath:
 
     @cached_property
     def dual(self) -> Float64[np.ndarray, "r"]:
-        """Lower bounds of F_∞ at the path's points: the larger of D of :class:`.Constraints` and of Jensen's bound."""
+        """Lower bounds of F_∞ at the points of the path, (r,).
+
+        The larger of :attr:`.Constraints.dual_value` and of Jensen's bound, with the weights at the minimiser of
+        :attr:`far`.
+        """
         far, coordinates, _ = self.far
         dual, residual = far.approximate_dual(coordinates)
         return np.maximum(self.constraints.dual_value, dual - residual * self.size)

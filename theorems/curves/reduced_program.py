@@ -33,8 +33,8 @@ from reference_attention.span import thin_tangents
 from theorems.curves.constraints import Constraints
 
 QUADRATIC = 0.1
-"""The largest change of an exponent by a Newton step from which on steps shrink quadratically; smaller steps that do
-not shrink count as rounding errors."""
+"""Newton steps that change every exponent by at most this number shrink quadratically; if such steps no longer shrink,
+they count as rounding errors."""
 
 FAR = 1e13
 """A radius ρ that represents infinity: the curvature 1/ρ of its sphere is below rounding."""
