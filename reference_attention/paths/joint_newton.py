@@ -203,7 +203,7 @@ def descend(
         y: the coordinates y of the first head, (e,).
         p: the first prompt, (k,).
         gradient: the norm of the gradient at which the descent ends.
-        enough: the descent also ends when a step would lower the function by less than this.
+        enough: the descent also ends when a step would lower the function by less than this number.
     """
     s, scale, e = function.spheres, function.scale, y.size
     now = function.local(y, p)
