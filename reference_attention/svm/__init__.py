@@ -1,1 +1,1 @@
-"""Hard-margin SVMs over the rationals: ATT-SVM, sets of optimal tokens, labels, and certificates of infeasibility."""
+"""Hard-margin SVMs over the rationals: ATT-SVM, sets of optimal tokens, labels, and proofs that no solution exists."""

@@ -1,5 +1,7 @@
 """Matrices of balls: definiteness, factors and least eigenvalues, each proven or not decided.
 
+A ball is a number that is known up to an error: a midpoint, and a radius that bounds the error.
+
 References: F. Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic* (2017).
 """
 
@@ -17,38 +19,39 @@ BITS = 160
 """Working precision in bits: three times the 53 bits of a float, so that sums and products of a few floats are
 exact."""
 CLOSE = 2.0**-51
-"""First distance below the float eigenvalue at which a lower bound is tried, relative to the largest entry."""
+"""How far below the eigenvalue computed in floats :func:`least_eigenvalue` first tries a lower bound, relative to n
+times the largest entry of the n × n matrix."""
 
 
 def precision() -> Any:
-    """Return the context in which balls have :data:`BITS` bits."""
+    """Return the context manager within which balls are computed with :data:`BITS` bits."""
     return ctx.workprec(BITS)
 
 
 def balls(array: NDArray[Any]) -> arb_mat:
-    """Return floats as exact balls, shape (m, k)."""
+    """Return a matrix of floats as balls of radius 0, shape (m, k)."""
     m, k = array.shape
     return arb_mat(m, k, array.ravel().tolist())
 
 
 def midpoints(matrix: arb_mat) -> Float64[np.ndarray, "m k"]:
-    """Return the midpoints, each rounded once."""
+    """Return the midpoints of a matrix of balls, each rounded once to a float."""
     entries = [float(x.mid()) for x in matrix.entries()]
     return np.array(entries).reshape(matrix.nrows(), matrix.ncols())
 
 
 def below(x: arb) -> float:
-    """Return a float that is no larger than x."""
+    """Return a float that is no larger than any number in the ball x."""
     return math.nextafter(float(x.lower()), -math.inf)
 
 
 def above(x: arb) -> float:
-    """Return a float that is no smaller than x."""
+    """Return a float that is no smaller than any number in the ball x."""
     return math.nextafter(float(x.upper()), math.inf)
 
 
 def identity(n: int) -> arb_mat:
-    """Return the identity matrix."""
+    """Return the identity matrix of n rows."""
     return arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
 
 
@@ -58,12 +61,12 @@ def multiply(matrix: arb_mat, factor: arb) -> arb_mat:
 
 
 def squared_norm(matrix: arb_mat) -> arb:
-    """Return the sum of the squared entries."""
+    """Return the sum of the squared entries of a matrix."""
     return sum((x * x for x in matrix.entries()), arb(0))
 
 
 def cholesky(matrix: arb_mat) -> arb_mat | None:
-    """Return balls with the Cholesky factors of all symmetric A in the ball matrix; None if an A may be indefinite."""
+    """Return balls with the Cholesky factor of every symmetric A in ``matrix``; None if an A may not be definite."""
     A, n = matrix.tolist(), matrix.nrows()
     for j in range(n):
         pivot = A[j][j]
@@ -80,9 +83,10 @@ def cholesky(matrix: arb_mat) -> arb_mat | None:
 
 
 def least_eigenvalue(matrix: arb_mat) -> arb:
-    """Return an enclosure of the least eigenvalues of all symmetric A in the ball matrix; not finite if none is proven.
+    """Return a ball with the least eigenvalue of every symmetric A in ``matrix``; NaN if no lower bound is proven.
 
-    The lower bound is a μ near the float eigenvalue with A − μI ≻ 0; the upper bound is a Rayleigh quotient.
+    The lower bound is a number μ below the eigenvalue in floats, for which A − μI ≻ 0 is proven; the upper bound is a
+    Rayleigh quotient.
     """
     n, floats = matrix.nrows(), midpoints(matrix)
     values, vectors = np.linalg.eigh((floats + floats.T) / 2)

@@ -1,8 +1,12 @@
 """Barrier methods, in high precision, for nearly the largest margin in ‖·‖_q, 1 < q < ∞, and in norms of matrices.
 
-Newton's method minimises τ c·x + F(x), F a self-concordant barrier of parameter ν, for growing τ; at the minimum, c·x
-is within ν/τ of its least value. Rows of very different sizes and rows that nearly coincide do not change this bound,
-but they cost digits, so numbers have :data:`BITS` bits. Where Newton's method ends early the result is None.
+The margin of p is its least product with the N rows g_j = k_iα − k_it; for norms of matrices, W (d × e) and matrices
+g_j take the place of p and rows. λ_j is the dual of row j.
+
+Newton's method minimises τ c·x + F(x), where c·x is the objective, F is a self-concordant barrier of parameter ν, and τ
+grows. At the minimum, c·x is within ν/τ of its least value. Rows of very different sizes and rows that nearly coincide
+do not change this bound, but they cost digits, so numbers have :data:`BITS` bits. If Newton's method fails, the result
+is None.
 
 References: R. Chares, *Cones and Interior-Point Algorithms for Structured Convex Optimization* (2009), the power cone;
 Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
@@ -21,38 +25,40 @@ from reference_attention.exact import times_power_of_two
 
 Rational = list[fmpq]
 Point = list[arb]
-"""A vector x of midpoints, without error bounds."""
+"""A vector of numbers of :data:`BITS` bits: midpoints of balls, without their error bounds."""
 
 BITS = 384
-"""Working precision in bits; condition numbers of 1e30 leave more than half of them."""
+"""Working precision in bits; equations of condition number 1e30, which cost about 100 bits, leave more than half of
+them."""
 FACTOR, LAST = 16, 2.0**48
-"""The factor by which τ grows, and the last value of τ, at which ν/τ is about 1e-13."""
+"""The factor by which the weight τ of the objective grows, and the last τ; there the objective is within about 1e-13 of
+its least value."""
 STEPS = 400
-"""Largest number of Newton steps per τ, of which about ten are taken unless the start is far off."""
+"""Largest number of Newton steps for one τ; about ten are needed unless the start is far from the minimum."""
 APPROXIMATE: Literal["approx"] = "approx"
-"""Option of python-flint that solves linear equations without error bounds; bounds would grow with every
+"""Option of python-flint that solves linear equations without error bounds, which would grow with every step of the
 elimination."""
 MOST = 256
-"""Largest number of entries of W; for more, second derivatives take minutes."""
+"""Largest number of entries of W; with more, computing second derivatives takes minutes."""
 CENTRED, EXACT = 0.2, 1e-12
-"""Newton decrement below which full steps are taken and τ grows, because Newton's method converges quadratically there;
-and the smaller decrement to which the last minimum is computed, because rows that nearly cancel magnify the error of
-the duals."""
+"""Newton decrement (the length of a step in the norm of the Hessian) below which full steps are made and τ grows,
+because Newton's method converges quadratically there; and the decrement to which the minimum for the last τ is
+computed, because rows that nearly cancel magnify the error of the duals."""
 
 
 class Barrier(ABC):
-    """The function τ c·x + F(x)."""
+    """A function τ c·x + F(x) to be minimised: objective c·x, weight τ, self-concordant barrier F."""
 
     @abstractmethod
     def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
-        """Return the gradient and Newton's step.
+        """Return the gradient and Newton's step at ``point``, for the weight ``tau`` of the objective.
 
         Raises:
             ZeroDivisionError: the second derivative is singular to working precision.
         """
 
     def minimise(self, point: Point) -> Point | None:
-        """Return the minimum for the last τ, from a point inside the domain; None if Newton's method fails."""
+        """Return the minimum for the last τ, from a start inside the domain; None if Newton's method fails."""
         tau = 1.0
         while True:
             centre = self._centre(point, tau, CENTRED if tau < LAST else EXACT)
@@ -70,7 +76,7 @@ class Barrier(ABC):
             decrement = float(abs(dot(gradient, step))) ** 0.5
             if not math.isfinite(decrement):
                 return None
-            # A step of 1/(1 + decrement) stays inside, and lowers a self-concordant function by a constant.
+            # A step of 1/(1 + decrement) stays inside the domain, and lowers a self-concordant function by a constant.
             length = 1.0 if decrement < CENTRED else 1 / (1 + decrement)
             point = [(x + length * y).mid() for x, y in zip(point, step, strict=True)]
             if decrement < enough:
@@ -80,12 +86,12 @@ class Barrier(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PowerBarrier(Barrier):
-    """The barrier of the power norm at (p, t), |p_k|^q < t_k.
+    """The barrier for the least Σ|p_k|^q with margins g_j·p ≥ 1, at points (p, t) with |p_k|^q < t_k.
 
     The function is τ Σ t_k − Σ log(t_k^{2/q} − p_k²) − (1 − 1/q) Σ log t_k − Σ log(g_j·p − 1).
 
     Attributes:
-        rows: g_j, (N, d).
+        rows: the rows g_j, shape (N, d).
         norm: q.
     """
 
@@ -97,16 +103,17 @@ class PowerBarrier(Barrier):
         return (abs(x) ** self.norm).mid() if x != 0 else arb(0)
 
     def slacks(self, p: Point) -> Point:
-        """Return g_j·p − 1, (N,)."""
+        """Return the amounts g_j·p − 1 by which margins exceed 1, shape (N,)."""
         return [(dot(row, p) - 1).mid() for row in self.rows]
 
     def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
-        """Return the gradient and the step, computed by eliminating every t_k; see :class:`Barrier`."""
+        """Return the gradient and Newton's step at ``point``, eliminating every t_k; see :class:`Barrier`."""
         p, t = _halves(point)
         a = 2 / self.norm
         by_p, by_t, pp, pt, tt = [], [], [], [], []
         for x, y in zip(p, t, strict=True):
-            # Derivatives of −log(r − p²) − (1 − 1/q) log t + τ t with r = t^{2/q}; ``room`` is r − p².
+            # Derivatives of −log(r − x²) − (1 − 1/q) log y + τ y with r = y^{2/q}, for one entry x of p and y of t;
+            # ``room`` is r − x².
             r = (y**a).mid()
             room = (r - x * x).mid()
             first, second = a * r / y, a * (a - 1) * r / (y * y)
@@ -126,24 +133,24 @@ class PowerBarrier(Barrier):
 
 @dataclass(frozen=True, eq=False)
 class SpectralBarrier(Barrier):
-    """The barrier of the spectral norm at (vec W, s), ‖W‖_op < 1.
+    """The barrier for the largest s with g_j·W ≥ s for all j, at points (vec W, s) with ‖W‖_op < 1.
 
     The function is −τ s − log det(I − WᵀW) − Σ log(g_j·W − s).
 
     Attributes:
-        rows: (vec g_j, −1), (N, k + 1).
-        shape: the shape of W.
+        rows: the rows (vec g_j, −1), whose products with (vec W, s) are g_j·W − s; shape (N, d e + 1).
+        shape: the shape (d, e) of W.
     """
 
     rows: list[Point]
     shape: tuple[int, int]
 
     def slacks(self, point: Point) -> Point:
-        """Return g_j·W − s, (N,)."""
+        """Return the amounts g_j·W − s by which margins exceed s, shape (N,)."""
         return [dot(row, point).mid() for row in self.rows]
 
     def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
-        """Return the gradient and the step; see :class:`Barrier`."""
+        """Return the gradient and Newton's step at ``point``; see :class:`Barrier`."""
         first, second = _log_det(arb_mat(*self.shape, point[:-1]))
         table, slope = _of_slacks(self.rows, self.slacks(point))
         hessian = (table.transpose() * table).mid()
@@ -156,24 +163,24 @@ class SpectralBarrier(Barrier):
 
 @dataclass(frozen=True, eq=False)
 class NuclearBarrier(Barrier):
-    """The barrier of the nuclear norm at λ > 0, ‖Z‖_op < 1.
+    """The barrier for the largest Σλ_j with ‖Σλ_jg_j‖_op ≤ 1, which is dual to the largest margin in the nuclear norm.
 
-    The function is −τ Σλ_j − log det(I − ZᵀZ) − Σ log λ_j, where Z = Σλ_jg_j.
+    With Z = Σλ_jg_j, at points λ > 0 with ‖Z‖_op < 1, the function is −τ Σλ_j − log det(I − ZᵀZ) − Σ log λ_j.
 
     Attributes:
-        rows: vec g_j, (N, k).
-        shape: the shape of Z.
+        rows: the rows vec g_j, shape (N, d e).
+        shape: the shape (d, e) of Z and W.
     """
 
     rows: list[Point]
     shape: tuple[int, int]
 
     def combination(self, point: Point) -> arb_mat:
-        """Return Z."""
+        """Return Z = Σλ_jg_j for the λ in ``point``."""
         return arb_mat(*self.shape, (arb_mat(1, len(point), point) * arb_mat(self.rows)).mid().entries())
 
     def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
-        """Return the gradient and the step; see :class:`Barrier`."""
+        """Return the gradient and Newton's step at ``point``; see :class:`Barrier`."""
         first, second = _log_det(self.combination(point))
         table = arb_mat(self.rows)
         hessian = (table * second * table.transpose()).mid()
@@ -184,19 +191,19 @@ class NuclearBarrier(Barrier):
 
 
 def least_power(rows: list[Rational], norm: float, feasible: Rational) -> tuple[Rational, Rational] | None:
-    """Return p of nearly the least ‖p‖_q with g_j·p ≥ 1, and λ ≥ 0; None where Newton's method fails.
+    """Return p of nearly the least ‖p‖_q with g_j·p ≥ 1, and its duals λ ≥ 0; None where Newton's method fails.
 
-    λ_j = 1/(τ(g_j·p − 1)), and Σ t_k is within (N + 3d)/τ of its least value.
+    λ_j is proportional to 1/(g_j·p − 1), and ‖p‖_q^q is within (N + 3d)/τ of its least value.
 
     Args:
-        rows: g_j, (N, d).
+        rows: the rows g_j, shape (N, d).
         norm: q, 1 < q < ∞.
-        feasible: the solution for q = 2, (d,), with margins of at least 1.
+        feasible: the solution for q = 2, whose margins are at least 1, shape (d,).
     """
     with ctx.workprec(BITS):
         unit = _power_of_two_near(max(map(abs, feasible)))
         barrier = PowerBarrier(_numbers(rows, unit), arb(norm))
-        # The start is twice the feasible point, so that all its margins exceed 1.
+        # Start at twice the feasible point, all of whose margins exceed 1.
         start = [arb(2 * x / unit) for x in feasible]
         point = barrier.minimise([*start, *(2 * barrier.raised(x) + 1 for x in start)])
         if point is None:
@@ -208,15 +215,16 @@ def least_power(rows: list[Rational], norm: float, feasible: Rational) -> tuple[
 def spectral_max_margin(
     rows: list[Rational], shape: tuple[int, int], feasible: Rational
 ) -> tuple[Rational, Rational] | None:
-    """Return W of nearly the largest margin in ‖W‖_op ≤ 1, and λ ≥ 0, or None.
+    """Return W with ‖W‖_op ≤ 1 of nearly the largest margin, and its duals λ ≥ 0, or None.
 
-    λ_j = 1/(τ(g_j·W − s)), and ‖Σλ_jg_j‖_⋆/Σλ_j is within (N + 2 min(d, e))/τ of the margin. The result is None if
-    Newton's method fails, or if W has more than :data:`MOST` entries.
+    λ_j is proportional to 1/(g_j·W − s), where s is just below the margin of W. The upper bound ‖Σλ_jg_j‖_⋆/Σλ_j of the
+    largest margin is within (N + 2 min(d, e))/τ of it. The result is None if Newton's method fails, or if W has more
+    than :data:`MOST` entries.
 
     Args:
-        rows: vec g_j, (N, d e).
-        shape: (d, e).
-        feasible: vec W of the largest margin in ‖·‖_F, scaled to least margin 1, (d e,).
+        rows: the rows vec g_j, shape (N, d e).
+        shape: the shape (d, e) of W.
+        feasible: vec W for the W of largest margin in ‖·‖_F, scaled to least margin 1, shape (d e,).
     """
     if len(feasible) > MOST:
         return None
@@ -232,16 +240,17 @@ def spectral_max_margin(
 def nuclear_max_margin(
     rows: list[Rational], shape: tuple[int, int], feasible: Rational, duals: Rational
 ) -> tuple[Rational, Rational] | None:
-    """Return W of nearly the largest margin in ‖W‖_⋆ ≤ 1, and λ ≥ 0, or None.
+    """Return W of nearly the largest margin relative to ‖W‖_⋆, and its duals λ ≥ 0, or None.
 
-    λ has nearly the largest sum under ‖Σλ_jg_j‖_op ≤ 1. W is the gradient of −log det at that λ; its margins are 1 +
-    1/(τλ_j). The result is None if Newton's method fails, or if W has more than :data:`MOST` entries.
+    λ has nearly the largest sum subject to ‖Σλ_jg_j‖_op ≤ 1. W is the gradient of −log det(I − ZᵀZ) at Z = Σλ_jg_j; its
+    margins are proportional to 1 + 1/(τλ_j). The result is None if Newton's method fails, or if W has more than
+    :data:`MOST` entries.
 
     Args:
-        rows: vec g_j, (N, d e).
-        shape: (d, e).
-        feasible: vec W of the largest margin in ‖·‖_F, scaled to least margin 1, (d e,).
-        duals: λ ≥ 0 of that W, with W = Σλ_jg_j, (N,).
+        rows: the rows vec g_j, shape (N, d e).
+        shape: the shape (d, e) of W.
+        feasible: vec W for the W of largest margin in ‖·‖_F, scaled to least margin 1, shape (d e,).
+        duals: λ ≥ 0 with Σλ_jg_j = that W, shape (N,).
     """
     if len(feasible) > MOST:
         return None
@@ -249,7 +258,8 @@ def nuclear_max_margin(
         unit = _length_above(feasible)
         table = _numbers(rows, unit)
         barrier = NuclearBarrier(table, shape)
-        # In these units the duals contribute at most ½ to ‖Σλg‖_F, and the small multiple of each row at most ¼.
+        # Start inside the domain: scaled to ``unit``, the given duals contribute at most ½ to ‖Σλ_jg_j‖_F, and
+        # ``little``, which makes every λ_j positive, at most ¼.
         little = 1 / (4 * sum((abs(x) for row in table for x in row), arb(0)))
         point = barrier.minimise([arb(x / unit / unit / 2) + little.mid() for x in duals])
         if point is None:
@@ -264,9 +274,9 @@ def dot(a: Point, b: Point) -> arb:
 
 
 def _log_det(W: arb_mat) -> tuple[Point, arb_mat]:
-    """Return the first and the second derivative of −log det(I − WᵀW) in vec W.
+    """Return the first and the second derivative of −log det(I − WᵀW) with respect to vec W.
 
-    With E = (I − WᵀW)⁻¹, A = E Wᵀ and L = I + W A = (I − W Wᵀ)⁻¹ the derivatives in the direction H are 2 tr(A H) and 2
+    With E = (I − WᵀW)⁻¹, A = E Wᵀ and L = I + W A = (I − W Wᵀ)⁻¹, the derivatives in a direction H are 2 tr(A H) and 2
     tr(E Hᵀ L H) + 2 tr(A H A H).
     """
     d, e = W.nrows(), W.ncols()
@@ -279,17 +289,17 @@ def _log_det(W: arb_mat) -> tuple[Point, arb_mat]:
 
 
 def _of_slacks(rows: list[Point], slacks: Point) -> tuple[arb_mat, Point]:
-    """Return T and ∇f for f(x) = −Σ log(g_j·x − b_j) and ∇²f = TᵀT, from the slacks g_j·x − b_j."""
+    """Return T and ∇f for f(x) = −Σ_j log(slack j), with ∇²f = TᵀT; the slack j has the gradient ``rows[j]``."""
     table = arb_mat([[(x / s).mid() for x in row] for row, s in zip(rows, slacks, strict=True)])
     gradient = table.transpose() * arb_mat(len(rows), 1, [-1] * len(rows))
     return table, gradient.mid().entries()
 
 
 def _solve_diagonal(diagonal: Point, table: arb_mat, right: Point) -> Point:
-    """Return x with (D + TᵀT) x = right, D > 0.
+    """Return x with (D + TᵀT) x = ``right``, for the positive diagonal matrix D and T = ``table``.
 
-    The number of equations solved is the smaller of T's numbers of rows and columns. If there are fewer rows, x =
-    D⁻¹(right − Tᵀy) with (I + T D⁻¹ Tᵀ) y = T D⁻¹ right.
+    The linear system solved has the size of the smaller dimension of T. If T has fewer rows than columns, x = D⁻¹(right
+    − Tᵀy) with (I + T D⁻¹ Tᵀ) y = T D⁻¹ right.
     """
     d, n = len(diagonal), table.nrows()
     if d <= n:
@@ -323,12 +333,12 @@ def _halves(point: Point) -> tuple[Point, Point]:
 
 
 def _eye(k: int) -> arb_mat:
-    """Return the identity matrix."""
+    """Return the identity matrix of k rows."""
     return arb_mat([[int(i == j) for j in range(k)] for i in range(k)])
 
 
 def _numbers(rows: list[Rational], unit: fmpq) -> list[Point]:
-    """Return the rows times ``unit``."""
+    """Return the rows times ``unit``, as numbers of the working precision."""
     return [[arb(x * unit).mid() for x in row] for row in rows]
 
 
@@ -345,6 +355,6 @@ def _power_of_two_near(x: fmpq) -> fmpq:
 
 
 def _rational(x: arb) -> fmpq:
-    """Return a midpoint as the rational number that it represents."""
+    """Return the midpoint of a ball as a rational number, exactly."""
     mantissa, exponent = x.mid().man_exp()
     return times_power_of_two(fmpq(mantissa), int(exponent))

@@ -18,27 +18,28 @@ from reference_attention.svm.least_norm import Outcome
 from reference_attention.svm.ozaki_products import Twice, two_sum
 
 MOST_LIMBS = 8
-"""Largest number of limbs for which rows are built from limbs; Gaussian keys need two or three."""
+"""Largest number of limbs (pieces of 50 bits of an integer) with which rows are built limb by limb; keys drawn from a
+normal distribution need two or three."""
 
 
 class KeyRows:
-    """The rows k_iα_i − k_it, t ≠ α_i, of keys normalised by a power of two.
+    """The rows k_iα_i − k_it, t ≠ α_i, of ATT-SVM(α), exactly and as floats.
 
-    The class implements :class:`reference_attention.svm.least_norm.Rows` for ATT-SVM(α); integers are computed on
-    demand.
+    The class implements :class:`reference_attention.svm.least_norm.Rows`. The exact integers are computed on demand.
 
     Args:
-        keys: shape (n, T, d), or their factors.
-        alpha: shape (n,).
+        keys: the keys, shape (n, T, d), or their factors.
+        alpha: the chosen tokens α_i, shape (n,).
 
     Attributes:
-        inputs, tokens: the i and t of each row, shape (m,) with m = n (T − 1).
-        floats: the rows, shape (m, d); each entry is within one rounding of the exact one.
-        scale: the exponent for which ``floats = 2^−scale (k_iα_i − k_it)`` before rounding, with the keys as given.
+        inputs, tokens: the indices i and t of each row, shape (m,) with m = n (T − 1).
+        floats: the rows, divided by a power of two that brings the largest key near 1; each entry is within one
+            rounding of the exact one; shape (m, d).
+        scale: the exponent of that power: ``floats`` are 2^−scale (k_iα_i − k_it), rounded.
     """
 
     def __init__(self, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> None:
-        """Take the keys and α, scale by a power of two, and compute the rows in floats."""
+        """Scale the keys by a power of two and compute the rows in floats."""
         n, tokens, _ = keys.shape
         others = np.arange(tokens) != alpha[:, None]
         inputs, positions = np.nonzero(others)
@@ -69,30 +70,31 @@ class KeyRows:
 
     @property
     def unit(self) -> int:
-        """Return the exponent ``unit`` for which ``integers(…) = 2^−unit (k_iα_i − k_it)``, with the keys as given."""
+        """Return the exponent with ``integers(…) = 2^−unit (k_iα_i − k_it)``, for the keys as given."""
         return self._exact.exponent
 
     @property
     def shift(self) -> int:
-        """Return the exponent ``shift`` for which ``integers(…) = 2^shift · floats`` before ``floats`` is rounded."""
+        """Return the exponent ``shift`` with ``integers(…) = 2^shift · floats``, up to the rounding of ``floats``."""
         return self.scale - self.unit
 
     def difference(self, i: int, t: int) -> list[int]:
-        """Return (k_iα_i − k_it) / 2^unit, d integers."""
+        """Return the d integers (k_iα_i − k_it) / 2^unit."""
         if i not in self._chosen:
             self._chosen[i] = self._exact.integers((i, int(self._alpha[i])))
         return [a - b for a, b in zip(self._chosen[i], self._exact.integers((i, t)), strict=True)]
 
     def integers(self, indices: Sequence[int]) -> fmpz_mat:
-        """Return the exact rows with the given indices, divided by 2^unit, shape (len(indices), d)."""
+        """Return the rows with the given indices as exact integers in units of 2^unit, shape (len(indices), d)."""
         rows, shift = self.scaled_rows(indices)
-        # Rows of zeros are integers in any unit.
+        # ``shift`` can be smaller only if the rows are zero, and zeros are integers in any unit.
         return rows * (fmpz(1) << max(0, self.shift - shift))
 
     def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return 2^s times the exact rows with the given indices, in the units of ``floats``, and s.
+        """Return the rows with the given indices as exact integers, and the exponent s: integers = 2^s · ``floats``.
 
-        The exponent s makes all entries integers. Only the keys of these rows are read.
+        ``floats`` means the rows before rounding. The exponent s may depend on the indices, as only the keys of these
+        rows are read.
         """
         if len(indices) and not isinstance(self._keys, OuterKeys):
             i, t = self.inputs[indices], self.tokens[indices]
@@ -104,7 +106,7 @@ class KeyRows:
         return fmpz_mat(len(indices), self.floats.shape[1], entries), self.shift
 
     def twice(self, indices: Sequence[int]) -> Twice | None:
-        """Return rows of ``floats`` with their rounding errors, (len(indices), d); None for keys given by factors."""
+        """Return rows as exact sums of two floats, the second a rounding error; None for keys given by factors."""
         if isinstance(self._keys, OuterKeys):
             return None
         i, t = self.inputs[indices], self.tokens[indices]
@@ -112,11 +114,11 @@ class KeyRows:
         return Twice(*two_sum(np.ldexp(chosen, -self.scale), -np.ldexp(others, -self.scale)))
 
     def pair(self, j: int) -> tuple[int, int]:
-        """Return (i, t) of row j."""
+        """Return the input i and the token t of row j."""
         return int(self.inputs[j]), int(self.tokens[j])
 
     def spread(self, values: Any, chosen: Any) -> NDArray[Any]:
-        """Return row values as a read-only array of shape (n, T), with ``chosen`` at the tokens α."""
+        """Return a read-only array (n, T) with the value of each row at its (i, t), and ``chosen`` at the tokens α."""
         values = np.asarray(values)
         out = np.full(self._shape, chosen, dtype=values.dtype)
         out[self.inputs, self.tokens] = values
@@ -131,19 +133,19 @@ class Certificate:
     """
 
     def __init__(self, rows: KeyRows, outcome: Outcome) -> None:
-        """Take the rows, and the outcome of solving with them."""
+        """Keep the constraints, and the result of the least-norm problem on them."""
         self._rows = rows
         self._outcome = outcome
 
     @cached_property
     def p(self) -> list[fmpq]:
-        """Return p_mm(α), d rationals."""
+        """Return p_mm(α), as d rationals."""
         solution, unit = self._outcome.exact, self._rows.unit
         return [times_power_of_two(fmpq(x, solution.rho), -unit) for x in solution.point]
 
     @cached_property
     def duals(self) -> dict[tuple[int, int], fmpq]:
-        """Return the positive λ_it by (i, t); all others are zero, and the rows of positive ones are independent."""
+        """Return the positive duals λ_it by (i, t); the rows with λ_it > 0 are linearly independent."""
         solution, unit = self._outcome.exact, self._rows.unit
         values = (times_power_of_two(fmpq(x, solution.rho), -2 * unit) for x in solution.u)
         return dict(zip(map(self._rows.pair, self._outcome.support), values, strict=True))
@@ -154,7 +156,7 @@ class Certificate:
         return inner(self.p, self.p)
 
     def row(self, i: int, t: int) -> list[fmpq]:
-        """Return k_iα_i − k_it, d rationals."""
+        """Return the row k_iα_i − k_it, as d rationals."""
         return [times_power_of_two(fmpq(x), self._rows.unit) for x in self._rows.difference(i, t)]
 
     def margin(self, i: int, t: int) -> fmpq:

@@ -1,14 +1,15 @@
-"""The largest support that a dual solution can have, and a dual solution with this support, over the rationals.
+"""A dual solution that is positive on as many constraints as possible, over the rationals.
 
-The dual solutions are the λ ≥ 0 on the tight rows with Σ λ_j g_j = p. They form a convex set, so one of them is
-positive wherever any of them is. Let P be the support of a given dual solution and Z other tight rows. Consider the z
-with g_k·z ≥ 0 for all k ∈ P ∪ Z, −Σ_P g_k·z ≥ 0 and Σ_Z g_k·z ≥ 1.
+The dual solutions of min ‖p‖ subject to g_j·p ≥ h_j are the λ ≥ 0 on the tight rows (g_j·p = h_j) with Σ λ_j g_j = p.
+They form a convex set, so one of them is positive wherever any of them is. Let P be the rows where a given dual
+solution λ is positive, and Z other tight rows. Consider the vectors z with g_k·z ≥ 0 for all k ∈ P ∪ Z, −Σ_P g_k·z ≥ 0
+and Σ_Z g_k·z ≥ 1.
 
-- If there is such a z, the g_k·z vanish on P, so p·z = Σ λ_k g_k·z = 0. Every dual solution λ' on P ∪ Z has
-  0 = p·z = Σ λ'_j g_j·z, a sum of non-negative terms, so λ'_k = 0 wherever g_k·z > 0, which is so for some k ∈ Z.
-  These rows are removed from Z, and the step is repeated.
-- If there is none, Farkas gives u, w ≥ 0 with Σ u_k g_k − w Σ_P g_k + Σ_Z g_k = 0. Then
-  λ + ε (u − w 1_P + 1_Z) is a dual solution, at least ε on Z, and positive on P for small ε.
+- If there is such a z, the g_k·z vanish on P, so p·z = Σ λ_k g_k·z = 0. Every dual solution λ' on P ∪ Z has 0 = p·z = Σ
+  λ'_j g_j·z, a sum of non-negative terms, so λ'_k = 0 wherever g_k·z > 0, which is so for some k ∈ Z. These rows are
+  removed from Z, and the step is repeated.
+- If there is none, Farkas gives u, w ≥ 0 with Σ u_k g_k − w Σ_P g_k + Σ_Z g_k = 0. Then λ + ε (u − w 1_P + 1_Z) is a
+  dual solution, at least ε on Z, and positive on P for small ε > 0 (1_P is 1 on P and 0 elsewhere).
 
 Source: A. J. Goldman and A. W. Tucker, *Theory of linear programming* (1956).
 """
@@ -22,18 +23,20 @@ from reference_attention.svm.least_norm import IntegerRows, Outcome, Rows, least
 
 
 def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
-    """Return a dual solution that is positive wherever any dual solution is, in units of the integer rows.
+    """Return a dual solution, by row, that is positive wherever any dual solution is.
+
+    The duals belong to the rows as integers, see :meth:`reference_attention.svm.least_norm.Rows.integers`.
 
     Args:
         rows: the constraints.
-        outcome: their feasible least-norm point.
+        outcome: the least-norm point of these constraints, which must be feasible.
     """
     duals = {j: fmpq(x, outcome.exact.rho) for j, x in zip(outcome.support, outcome.exact.u, strict=True)}
     undecided = [j for j in np.flatnonzero(outcome.tight).tolist() if j not in duals]
     while undecided:
         change, idle = _change(rows, list(duals), undecided)
         if change:
-            # Going half the way to the boundary keeps the duals on P positive.
+            # Half of the largest possible step keeps the duals on P positive.
             step = min((duals[j] / -c for j, c in change.items() if c < 0), default=fmpq(2)) / 2
             return {j: duals.get(j, fmpq(0)) + step * c for j, c in sorted(change.items())}
         undecided = [j for j in undecided if j not in idle]
@@ -41,9 +44,9 @@ def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
 
 
 def _change(rows: Rows, positive: list[int], undecided: list[int]) -> tuple[dict[int, fmpq], set[int]]:
-    """Return a change of duals that makes the duals of the rows ``undecided`` positive, and an empty set.
+    """Return a change of duals, by row, after which all rows ``undecided`` have positive duals, and an empty set.
 
-    If there is no such change, return an empty change and the rows whose duals are always zero.
+    If there is no such change, return an empty change, and rows that have the dual 0 in every dual solution.
     """
     tight = [*positive, *undecided]
     exact = rows.integers(tight)
