@@ -1,4 +1,4 @@
-"""The float solution of a least-norm problem, which :mod:`reference_attention.svm.least_norm` takes as a guess."""
+"""The float solution of a least-norm problem, the start of the exact :mod:`reference_attention.svm.least_norm`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from reference_attention.span import span_of_rows
 from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 TOLERANCE = 1e-11
-"""Largest violation of a margin, in rows of size one; the exact method distinguishes closer margins."""
+"""Largest violation of a constraint that daqp accepts, for rows of size one; the exact method distinguishes margins
+that are closer."""
 UNBOUNDED = 1e30
-"""The value that daqp treats as infinite."""
+"""The value that stands for an infinite upper bound in daqp."""
 
 
 @dataclass(frozen=True, eq=False)
 class FloatSolution:
-    """The solution u ≥ 0 and the residual r = f − E u of least squares, with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1).
+    """The solution u ≥ 0 of least squares min ‖E u − f‖ with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1).
+
+    The duals of min ‖p‖ subject to g_j·p ≥ h_j are u divided by the last entry of the residual; see :mod:`.least_norm`.
 
     Attributes:
-        u: the solution, whose support is the guess; zeros if the solver failed; shape (m,).
+        u: the solution, positive on the constraints that are guessed to be active; zeros if the solver failed; shape
+            (m,).
         design: E with its columns and h scaled by powers of two, shape (e, m) with e = d + 1.
-        residual: r, shape (e,).
+        residual: r = f − E u, shape (e,).
     """
 
     u: Float64[np.ndarray, "m"]
@@ -37,7 +41,7 @@ class FloatSolution:
     def kkt_residual(self) -> float:
         """Return the largest violation of stationarity, feasibility and complementarity, relative to 1 + ‖p‖².
 
-        The residual is measured in the scaled units; it is inf if the float solver returned no point.
+        The residual is measured in the units of the scaled rows; it is inf if the float solver returned no point.
         """
         rho = float(self.residual[-1])
         if not rho > 0:
@@ -51,10 +55,14 @@ class FloatSolution:
 def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "m"]) -> FloatSolution:
     """Solve min ‖p‖ subject to g_j·p ≥ h_j by daqp, or by NNLS where daqp returns no point.
 
-    The rows are scaled to the same size: otherwise, if the keys of inputs have very different sizes, floats resolve
-    only the largest. Where there is no feasible point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u
-    proves the infeasibility. Both solvers use only inner products of rows, so they are given coordinates in the span of
-    the rows if its dimension is smaller than d.
+    Rows are scaled to the same size, since otherwise floats resolve only the largest of them. If there is no feasible
+    point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u proves the infeasibility. Both solvers use
+    only inner products of rows. If the rows span fewer than d dimensions, the solvers get the rows' coordinates in this
+    span.
+
+    Args:
+        rows: the rows g_j.
+        bounds: the right sides h_j.
     """
     sizes = np.abs(rows).max(axis=1)
     exponents = np.frexp(sizes)[1]
@@ -72,7 +80,7 @@ def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "
 
 
 def _by_dual_active_set(design: Float64[np.ndarray, "e m"]) -> Float64[np.ndarray, "m"] | None:
-    """Return u = ρλ with ρ = 1/(1 + hᵀλ); None where daqp returns no point."""
+    """Return u = λ/(1 + hᵀλ) from daqp's duals λ; None where daqp returns no point."""
     d, m = len(design) - 1, design.shape[1]
     _, _, status, report = daqp.solve(
         np.eye(d),

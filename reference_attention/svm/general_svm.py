@@ -22,7 +22,7 @@ from reference_attention.outer_keys import OuterKeys, rational_keys
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 Pair = tuple[int, int]
-"""A pair (i, t) of an input and a token."""
+"""A pair (i, t): token t of input i."""
 Vector = list[fmpq]
 
 
@@ -31,8 +31,8 @@ class SetRows:
     """The rows (x_iα − x_it) z_iᵀ, as vectors, in two groups: rows with t ∈ O_i, and rows with t ∉ O_i.
 
     Attributes:
-        level: E, by (i, t) with t ∈ O_i, t ≠ α_i: the rows whose product with W is to be 0 in Gen-SVM.
-        masked: G, by (i, τ) with τ ∉ O_i: the rows whose product with W is to be at least 1.
+        level: the rows E, by (i, t) with t ∈ O_i, t ≠ α_i; their products with W are to be 0 in Gen-SVM (equal logits).
+        masked: the rows G, by (i, τ) with τ ∉ O_i; their products with W are to be at least 1.
     """
 
     level: dict[Pair, Vector]
@@ -40,7 +40,7 @@ class SetRows:
 
     @classmethod
     def of(cls, keys: OuterKeys, sets: Bool[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> SetRows:
-        """Return the rows of the sets O_i, with α_i ∈ O_i."""
+        """Return the rows for the sets O_i, with the token α_i of O_i as the one to which rows refer."""
         n, T, _ = keys.shape
         flat = rational_keys(keys).tolist()
         rows = {
@@ -58,12 +58,12 @@ class GeneralSvm:
     """The solution W^mm of Gen-SVM, with multipliers that prove it: W^mm = Σ λ_iτ G_iτ + Σ μ_it E_it.
 
     Attributes:
-        sets: O_i as a mask, shape (n, T).
-        alpha: α_i ∈ O_i, to which rows refer, shape (n,).
-        point: vec(W^mm), d·e rationals.
-        duals: λ_iτ > 0 by (i, τ), τ ∉ O_i; all others are zero.
+        sets: the sets O_i as a mask, shape (n, T).
+        alpha: for each input the token α_i ∈ O_i to which rows refer, shape (n,).
+        point: vec(W^mm), as d·e rationals.
+        duals: the positive λ_iτ by (i, τ), τ ∉ O_i; all others are zero.
         multipliers: μ_it by (i, t), t ∈ O_i, of either sign.
-        rows: E and G.
+        rows: the rows E and G of the constraints.
     """
 
     sets: Bool[np.ndarray, "n T"]
@@ -75,25 +75,25 @@ class GeneralSvm:
 
     @cached_property
     def margins(self) -> dict[Pair, fmpq]:
-        """Return ⟨G_iτ, W^mm⟩ ≥ 1 by (i, τ)."""
+        """Return the margins ⟨G_iτ, W^mm⟩ ≥ 1 by (i, τ), τ ∉ O_i."""
         masked = self.rows.masked
         return dict(zip(masked, products(list(masked.values()), self.point), strict=True))
 
     @cached_property
     def norm_squared(self) -> fmpq:
-        """Return ‖W^mm‖² = Σ λ."""
+        """Return ‖W^mm‖_F², which is the sum of the duals λ."""
         return sum((x * x for x in self.point), fmpq(0))
 
 
 def general_svm(
     keys: OuterKeys, sets: Bool[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]
 ) -> GeneralSvm | Infeasible:
-    """Solve Gen-SVM for these sets.
+    """Solve Gen-SVM for the sets O_i, exactly.
 
     Args:
-        keys: vec(x_it z_iᵀ), by their factors.
-        sets: O_i as a mask.
-        alpha: a token of each O_i.
+        keys: the keys vec(x_it z_iᵀ), by their factors.
+        sets: the sets O_i as a mask.
+        alpha: for each input a token of O_i.
 
     Raises:
         InvalidInput: an α_i outside O_i; sets that leave no token to separate from.
@@ -123,7 +123,7 @@ def general_svm(
 
 
 def _constraints(sets: Bool[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (i, token above, token below, required margin) for each constraint."""
+    """Yield (i, token above, token below, least difference of their logits, 0 or 1) for each constraint."""
     for i, t in np.ndindex(*sets.shape):
         chosen = int(alpha[i])
         if not sets[i, t]:

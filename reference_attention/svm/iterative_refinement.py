@@ -1,10 +1,10 @@
-"""The least-norm point on given active constraints by iterative refinement, with a bound of its error.
+"""The least-norm point for given active constraints by iterative refinement, with a bound of its error.
 
-For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S gives p = G_Sᵀ λ. With an approximate inverse R of G_S
-G_Sᵀ, λ is improved by adding R(h_S − G_S p), where the residual h_S − G_S p and p are computed to a hundred bits
-(:mod:`.ozaki_products`). If ‖1 − R G_S G_Sᵀ‖ ≤ α < 1, a residual of at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the
-exact one. This bound decides signs and roundings wherever the rows are not nearly dependent, in less time than ball
-arithmetic (:mod:`.enclosure`).
+The problem is min ‖p‖ subject to g_j·p ≥ h_j. If the rows of the active constraints, the matrix G, are independent, the
+λ with G Gᵀ λ = h gives p = Gᵀ λ. With an approximate inverse R of G Gᵀ, λ is improved by adding R(h − G p), where the
+residual h − G p and p are computed to a hundred bits (:mod:`.ozaki_products`). If ‖1 − R G Gᵀ‖ ≤ α < 1, a residual of
+absolute values at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the exact one. This bound decides signs and roundings
+unless the rows are nearly dependent, in less time than ball arithmetic (:mod:`.enclosure`).
 
 References: S. M. Rump, *Verification methods: rigorous results using floating-point arithmetic*, Acta Numerica 19
 (2010), sections 10.1 and 10.2.
@@ -22,18 +22,20 @@ from reference_attention.floats import EPS
 from reference_attention.svm.ozaki_products import Grid, Twice, two_sum
 
 STEPS = 4
-"""Largest number of refinements; each adds as many correct digits as R has."""
+"""Largest number of refinements; each adds as many correct digits as the approximate inverse R has."""
 SPREAD = 300
-"""Largest absolute exponent of the size of a row; up to this exponent nothing overflows, and underflow is harmless."""
+"""Largest absolute exponent, in powers of two, of the largest entry of a row; up to this exponent nothing overflows,
+and underflow is harmless."""
 ROOM = 1 + 2.0**-30
-"""A factor that covers the rounding errors of the sums from which the bounds themselves are computed."""
+"""A factor by which computed error bounds are multiplied, so that they cover the rounding errors of their own
+computation."""
 ENOUGH = 0.5
-"""Largest accepted ‖1 − R G Gᵀ‖; up to this value each step at least halves the error of λ."""
+"""Largest accepted bound of ‖1 − R G Gᵀ‖; up to this value each refinement at least halves the error of λ."""
 
 
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """The multipliers λ > 0 and the point p, each entry the exact one rounded once.
+    """The multipliers λ > 0 and the point p = Gᵀλ, each entry the exact number rounded once.
 
     Attributes:
         duals: λ, shape (s,).
@@ -45,11 +47,11 @@ class Refined:
 
 
 def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
-    """Return λ and p for these rows; None where the error bounds do not decide signs or roundings.
+    """Return λ and p for active constraints; None where the error bounds do not decide signs or roundings.
 
     Args:
-        rows: G_S exactly, shape (s, d).
-        bounds: h_S.
+        rows: the rows G of the active constraints, exactly, shape (s, d).
+        bounds: their right sides h.
     """
     sizes = np.frexp(np.abs(rows.high).max(axis=1))[1]
     if np.abs(sizes).max() > SPREAD:
@@ -72,12 +74,13 @@ def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
 
 
 class Unit:
-    """Rows scaled to sizes between 1/2 and 1, and an approximate inverse R of their inner products.
+    """Rows G whose largest entries are scaled to between 1/2 and 1, and an approximate inverse R of G Gᵀ.
 
     Attributes:
         inverse: R, (s, s).
         contraction: a bound of ‖1 − R G Gᵀ‖_∞, the largest absolute row sum; infinite if there is no R.
-        columns, rows: the sums Σ_j |g_jk| over rows and Σ_k |g_jk| over columns, (d,) and (s,).
+        columns: the sum of absolute values of each column of G, (d,).
+        rows: the sum of absolute values of each row of G, (s,).
     """
 
     def __init__(self, high: Float64[np.ndarray, "s d"], low: Float64[np.ndarray, "s d"]) -> None:
@@ -95,7 +98,7 @@ class Unit:
             self.inverse, self.contraction = np.zeros((s, s)), math.inf
             return
         # Errors of the rounded rows, of d products and their sum, and of s products with R and their sum: together at
-        # most (d + s + 8) eps, relative to the sizes.
+        # most (d + s + 8) eps, relative to the sum of the absolute values of the products.
         rounding = (d + s + 8) * EPS * (np.abs(self.inverse) @ (sizes @ sizes.T))
         deviation = np.abs(np.eye(s) - self.inverse @ gram) + rounding
         self.contraction = float(deviation.sum(axis=1).max()) * ROOM
@@ -114,7 +117,7 @@ class Unit:
         return self._grid.sum_products(self._slices @ cut.T, less).times(exponent)
 
     def _cut(self, numbers: Twice) -> tuple[int, Float64[np.ndarray, "k m"]]:
-        """Return an exponent, and the slices of the numbers divided by that power of two, all at most one."""
+        """Return an exponent that scales the numbers to at most one, and the slices of the scaled numbers."""
         exponent = math.frexp(float(np.abs(numbers.high).max()))[1]
         return exponent, self._grid.cut(np.ldexp(numbers.high, -exponent), np.ldexp(numbers.low, -exponent))
 
@@ -122,12 +125,12 @@ class Unit:
         """Return λ − R(G p − h), and a bound of its distance from the exact λ.
 
         If e is the error of the given λ, the error of the result is (1 − R G Gᵀ) e, up to the errors of the residual
-        and of this sum.
+        and of rounding.
 
         Args:
             duals: λ.
             residual: G p − h.
-            error: the error of p.
+            error: a bound of the error of each entry of p.
         """
         sizes, residual_sizes = np.abs(self.inverse), np.abs(residual.high)
         residual_error = residual.error + np.abs(residual.low) + self.rows * error
@@ -138,8 +141,10 @@ class Unit:
         return Twice(*two_sum(total, low + duals.low)), (self.contraction * before + rounding) * ROOM
 
     def distance_bound(self, off: float, error: float) -> Float64[np.ndarray, "d"]:
-        """Return a bound of the distance of p from the exact point; zero in columns of zeros.
+        """Return a bound of the distance of each entry of p = Gᵀλ from the exact one; zero in columns of zeros.
 
-        The bound follows from ``off``, a bound of the error of λ, and from ``error``, the error of the product.
+        Args:
+            off: a bound of the error of λ.
+            error: a bound of the error of the product Gᵀλ.
         """
         return np.where(self.columns > 0, (off * self.columns + error) * ROOM, 0.0)

@@ -1,8 +1,8 @@
-"""(SVM) of Section 3 and the relaxed ATT-SVM of Theorem 6, both exact.
+"""The SVM of the head v in Section 3, and the relaxed ATT-SVM of Theorem 6, both exact.
 
-v_mm = argmin ‖v‖ subject to Y_i v·r_i ≥ 1 on features r_i = x_iα_i. On z_i = Y_i r_i this is ATT-SVM with the two
-tokens z_i and 0 per input, so it is solved by the certified solver of :mod:`reference_attention.svm.max_margin`, and
-the support set S = {i : Y_i v_mm·r_i = 1} is decided over the rationals.
+v_mm = argmin ‖v‖ subject to Y_i v·r_i ≥ 1 on the features r_i = x_iα_i. With z_i = Y_i r_i this is the ATT-SVM with the
+two tokens z_i and 0 per input, so it is solved by the certified solver of :mod:`reference_attention.svm.max_margin`,
+and the inputs of margin exactly 1, Y_i v_mm·r_i = 1, are decided over the rationals.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, (SVM), (10) and Theorem 6.
 """
@@ -20,16 +20,16 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 @dataclass(frozen=True, eq=False)
 class LabelSvm:
-    """The max-margin head on signed features z_i = Y_i r_i.
+    """The max-margin head v_mm for signed features z_i = Y_i r_i.
 
     Attributes:
         v: v_mm, correctly rounded, shape (d,).
         direction: v̄_mm = v_mm/‖v_mm‖, shape (d,).
         margin: Γ = 1/‖v_mm‖.
-        slack: v̄_mm·z_i − Γ, exactly 0.0 at supports and rounded once from the exact v_mm·z_i elsewhere, (n,).
+        slack: v̄_mm·z_i − Γ, exactly 0.0 where v_mm·z_i = 1 and rounded once from the exact v_mm·z_i elsewhere, (n,).
         support: whether v_mm·z_i is exactly 1, shape (n,).
-        duals: λ ≥ 0 with Σ λ_i = 1 and Σ λ_i z_i = Γ v̄_mm; positive at every support if some such λ is, (n,).
-        strictly_complementary: whether some λ is positive at every support; proven either way.
+        duals: λ ≥ 0 with Σ λ_i = 1 and Σ λ_i z_i = Γ v̄_mm; positive wherever v_mm·z_i = 1 if some such λ is, (n,).
+        strictly_complementary: whether some such λ is positive wherever v_mm·z_i = 1; either answer is proven.
     """
 
     v: Float64[np.ndarray, "d"]
@@ -47,10 +47,10 @@ class LabelSvm:
 
 
 def label_svm(features: Float64[np.ndarray, "n d"]) -> LabelSvm | Infeasible:
-    """Solve (SVM) on signed features z_i = Y_i r_i, exactly.
+    """Solve min ‖v‖ subject to v·z_i ≥ 1 for signed features z_i = Y_i r_i, exactly.
 
     Returns:
-        The solution, or a proof that no head separates the features: multipliers (in column 1) with Σ λ_i z_i = 0.
+        The solution; or, if no v separates the features, a proof: multipliers λ ≥ 0 (in column 1) with Σ λ_i z_i = 0.
 
     Raises:
         InvalidInput: features that have NaN or infinite entries, or a shape other than (n, d).

@@ -1,17 +1,17 @@
-"""The point of least norm in a polyhedron, over the rationals: min ‖p‖ subject to g_j·p ≥ h_j.
+"""The point of least norm in a polyhedron, over the rationals: min ‖p‖ subject to g_j·p ≥ h_j for the rows g_j of G.
 
-Lawson and Hanson's reduction: with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1), the non-negative least squares problem min
-‖E u − f‖ has the residual r = f − E u, and
+Lawson and Hanson reduce the problem to non-negative least squares. With E = [Gᵀ; hᵀ] and f = (0, …, 0, 1), the least
+squares problem min ‖E u − f‖ has the residual r = f − E u, and
 
-- r = 0: the u ≥ 0 prove that there is no such point (Gᵀu = 0 and hᵀu = 1, Farkas);
+- r = 0: the solution u ≥ 0 proves that there is no such point (Gᵀu = 0 and hᵀu = 1, Farkas);
 - r ≠ 0: ρ = 1 − hᵀu = ‖r‖² > 0, the point is p = Gᵀu / ρ and its duals are λ = u / ρ.
 
 Lawson and Hanson's active-set method for non-negative least squares is run in exact arithmetic. There it terminates
 from *any* start without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in use
-stay linearly independent and every step strictly lowers ‖r‖; no set of columns can come back. A float solution only
-determines the start, so in general one linear system is solved and the result checked. Before the rationals, refinement
-(:mod:`.iterative_refinement`) and then ball arithmetic (:mod:`.enclosure`) are tried; they give the same proof if no
-further constraint is tight.
+stay linearly independent and every step strictly lowers ‖r‖; no set of columns can come back. A float solution guesses
+the *support*, the constraints with u_j > 0, as the start; usually it is right, and one linear system is solved and
+checked. Before the rationals, refinement (:mod:`.iterative_refinement`) and then ball arithmetic (:mod:`.enclosure`)
+are tried; they prove the same if no constraint outside the support is tight (g_j·p = h_j).
 
 Source: C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems* (1974), chapter 23.
 """
@@ -36,14 +36,16 @@ from reference_attention.svm.iterative_refinement import Refined, refine
 from reference_attention.svm.ozaki_products import Twice
 
 UNDERFLOW = 2.0**-900
-"""A bound far above the error of underflow in a sum of products, and far below any rounding error that matters."""
+"""An amount that is added to error bounds: far above the underflow of a sum of products, and far below any rounding
+error that matters."""
 MANY = 8
-"""The least number of rows in use for which floats and balls are cheaper than rationals."""
+"""Least number of constraints in the support for which floats and balls are tried before rationals, because they are
+cheaper."""
 
 
 @runtime_checkable
 class Rows(Protocol):
-    """The rows G of the constraints, exactly and in floats."""
+    """The rows G of the constraints, exactly and in floats; ``floats`` may be scaled by a power of two."""
 
     @property
     def floats(self) -> Float64[np.ndarray, "m d"]:
@@ -51,21 +53,21 @@ class Rows(Protocol):
 
     @property
     def shift(self) -> int:
-        """Return the exponent with ``integers(…) = 2^shift · G`` in the units of ``floats``."""
+        """Return the exponent with ``integers(…) = 2^shift · floats``, up to the rounding of ``floats``."""
 
     def integers(self, indices: Sequence[int]) -> fmpz_mat:
-        """Return the rows with the given indices times 2^shift, exactly, shape (len(indices), d)."""
+        """Return the rows with the given indices as exact integers, shape (len(indices), d)."""
 
     def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return 2^s times the given rows as integers, shape (len(indices), d), and s, which may depend on the rows."""
+        """Return the rows with the given indices as integers 2^s · ``floats``, and s, which depends on the indices."""
 
     def twice(self, indices: Sequence[int]) -> Twice | None:
-        """Return rows as exact sums of two floats, shape (len(indices), d); None if such sums are not available."""
+        """Return rows as exact sums of two floats, shape (len(indices), d); None if the class has no such sums."""
 
 
 @dataclass(frozen=True, eq=False)
 class IntegerRows:
-    """Rows given as integers; divided by 2^shift they are in the range of float64."""
+    """Rows given as integers, which divided by 2^shift are in the range of float64."""
 
     matrix: fmpz_mat
     shift: int
@@ -91,13 +93,13 @@ class IntegerRows:
 
 @dataclass(frozen=True)
 class Solution:
-    """The solution u > 0 on the support, over the rationals.
+    """The least squares solution u on its support (the constraints with u_j > 0), over the rationals.
 
     Attributes:
-        u: the numerators of u; all share the denominator ``over``.
+        u: the numerators of u, which share the denominator ``over``.
         over: the denominator of u, positive.
-        point: Gᵀu · over in the integer units of the rows, shape (d,).
-        rho: ρ · over; zero when infeasible, positive otherwise. So p = point / rho and λ = u / rho.
+        point: Gᵀu · over for the integer rows G, shape (d,).
+        rho: ρ · over with ρ = 1 − hᵀu; zero when infeasible, positive otherwise. So p = point / rho and λ = u / rho.
     """
 
     u: list[fmpz]
@@ -108,14 +110,14 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of the method: the support, whether a point exists, and the margins.
+    """The result of :func:`least_norm`: the constraints with a positive dual, whether p exists, and the margins.
 
     Attributes:
-        support: the rows in use, in increasing order; linearly independent when feasible.
-        feasible: whether there is a point at all.
+        support: the constraints with u_j > 0 (see the module), in increasing order; linearly independent when feasible.
+        feasible: whether any p satisfies all constraints.
         margins: g_j·p in floats within rounding (exactly rounded if close to h_j), shape (m,).
         tight: whether g_j·p = h_j, decided exactly, shape (m,).
-        steps: how many linear systems were solved; 1 when the float solution had the right support.
+        steps: the number of linear systems solved; 1 when the float solution had the right support.
     """
 
     support: list[int]
@@ -129,16 +131,16 @@ class Outcome:
 
     @cached_property
     def exact(self) -> Solution:
-        """Return the exact solution on the support, computed on first use if floats or balls proved the support."""
+        """Return the exact solution, computed on first use if floats or balls proved the support."""
         return self._solved()
 
     def point(self, exponent: int) -> Float64[np.ndarray, "d"]:
-        """Return p times 2^exponent in the units of the float rows, each entry rounded once, shape (d,)."""
+        """Return p times 2^exponent, for the rows ``floats``, each entry rounded once, shape (d,)."""
         scaled = None if self._rounded is None else _times(self._rounded.point, exponent)
         return self._ratios(self.exact.point, exponent + self._rows.shift) if scaled is None else scaled
 
     def duals(self, exponent: int) -> Float64[np.ndarray, "s"]:
-        """Return λ on the support times 2^exponent, in units of the float rows, each entry rounded once, shape (s,)."""
+        """Return λ on the support times 2^exponent, for the rows ``floats``, each entry rounded once, shape (s,)."""
         scaled = None if self._rounded is None else _times(self._rounded.duals, exponent)
         return self._ratios(self.exact.u, exponent + 2 * self._rows.shift) if scaled is None else scaled
 
@@ -154,7 +156,7 @@ def _times(values: Float64[np.ndarray, "k"], exponent: int) -> Float64[np.ndarra
 
 
 class _ActiveSet:
-    """The state of the exact active-set method: support, u on it, and the point that they define."""
+    """The state of the exact active-set method: the support, and the least squares solution u on it."""
 
     def __init__(self, rows: Rows, bounds: Int64[np.ndarray, "m"]) -> None:
         self.rows = rows
@@ -183,7 +185,7 @@ class _ActiveSet:
         return True
 
     def start_from(self, guess: list[int]) -> None:
-        """Find a valid state within ``guess``: independent columns with a positive least squares solution."""
+        """Reduce ``guess`` to a valid support: independent columns on which the least squares solution is positive."""
         support = guess
         while True:
             if not self.solve(support):
@@ -198,7 +200,7 @@ class _ActiveSet:
         self.support = support
 
     def enter(self, row: int) -> None:
-        """Add a violated constraint, and remove constraints whose u turns negative until the solution is positive."""
+        """Add a violated constraint, then remove constraints until the least squares solution is positive."""
         support = [*self.support, row]
         u = [*(fmpq(x, self.over) for x in self.numer.entries()), fmpq(0)]
         while True:
@@ -214,7 +216,7 @@ class _ActiveSet:
         self.support = support
 
     def point(self, support: list[int]) -> tuple[list[fmpz], fmpz]:
-        """Return Gᵀu and ρ on the support that was solved for, both times ``over``; p is their ratio."""
+        """Return Gᵀu and ρ on the support solved last, both times the denominator ``over``; p is their ratio."""
         if not support:
             return [fmpz(0)] * self.rows.floats.shape[1], fmpz(1)
         u = self.numer.entries()
@@ -223,7 +225,7 @@ class _ActiveSet:
 
 
 def _independent(matrix: fmpz_mat) -> list[int]:
-    """Return the indices of the first rows that form a basis of the row space, by elimination over the rationals."""
+    """Return the indices of the rows that do not depend linearly on earlier rows, by elimination over the rationals."""
     reduced, _, rank = matrix.transpose().rref()
     entries = reduced.tolist()
     return [next(j for j, x in enumerate(entries[k]) if x != 0) for k in range(rank)]
@@ -233,9 +235,10 @@ def least_norm(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.nda
     """Return the p of least norm with g_j·p ≥ h_j for all j, or multipliers that prove there is none; exact.
 
     Args:
-        rows: G, shape (m, d).
-        bounds: h, integers, shape (m,).
-        guess: approximate u whose support is the start; from :func:`float_solution` when omitted.
+        rows: the rows G of the constraints, shape (m, d).
+        bounds: their right sides h, integers, shape (m,).
+        guess: an approximate solution u, positive on the constraints from which the exact method starts; by default
+            computed by :func:`float_solution`.
     """
     if guess is None:
         guess = float_solution(rows.floats, bounds).u
@@ -249,7 +252,7 @@ def least_norm(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.nda
 
 
 def _by_floats(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
-    """Return the outcome if floats with error bounds prove that ``support`` is the support, otherwise None."""
+    """Return the outcome if floats with error bounds prove that ``support`` is right, otherwise None."""
     if len(support) < MANY or (exactly := rows.twice(support)) is None:
         return None
     refined = refine(exactly, bounds[support].astype(np.float64))
@@ -260,7 +263,7 @@ def _by_floats(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -
 
 
 def _by_balls(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
-    """Return the outcome if balls prove that ``support`` is the support, otherwise None."""
+    """Return the outcome if balls prove that ``support`` is right, otherwise None."""
     if len(support) < MANY:
         return None
     balls = enclose(*rows.scaled_rows(support), bounds[support].tolist())
@@ -286,7 +289,7 @@ def _proven_outcome(
     margins: Float64[np.ndarray, "m"],
     refined: Refined | None,
 ) -> Outcome:
-    """Return the outcome for a proven support that is the set of tight rows; the rationals are computed on demand."""
+    """Return the outcome for a proven support that contains all tight constraints; ``exact`` is computed on demand."""
     tight = np.zeros(len(margins), dtype=bool)
     tight[support] = True
 
@@ -299,7 +302,7 @@ def _proven_outcome(
 
 
 def _by_rationals(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: list[int]) -> Outcome:
-    """Return the outcome by the active-set method over the rationals, started from the support of the guess."""
+    """Return the outcome by the active-set method over the rationals, started from the constraints ``guess``."""
     state = _ActiveSet(rows, bounds)
     state.start_from(guess)
     while True:
@@ -324,8 +327,8 @@ def _margins(
 ) -> tuple[Float64[np.ndarray, "m"], Bool[np.ndarray, "m"], Int64[np.ndarray, "k"]]:
     """Return the margins g_j·p (h_j on the support), a mask of those below h_j, and the rows that floats cannot decide.
 
-    The error of a margin is at most (d + 4) eps Σ_k|g_k p_k|: row and point are each within a rounding of the exact
-    ones, the sum of d products adds d roundings, and two more eps cover the rounding of the bound itself.
+    The error of a margin is at most (d + 4) eps Σ_k|g_jk p_k|: row and point are each within one rounding of the exact
+    ones, the sum of d products adds d roundings, and two more eps cover the rounding of this bound itself.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         margins = floats @ p
@@ -341,7 +344,7 @@ def _screen(
 ) -> tuple[int | None, Float64[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
     """Return a violated constraint (or None), the margins g_j·p, and which of them equal h_j.
 
-    Integers decide where floats cannot tell.
+    Where floats cannot tell whether a margin is below h_j, exact integers decide.
     """
     p = np.array([ratio(x, rho, rows.shift) for x in point])
     margins, below, unsure = _margins(rows.floats, bounds, p, state.support)
