@@ -76,11 +76,12 @@ def label_svm(features: Float64[np.ndarray, "n d"]) -> LabelSvm | Infeasible:
 def relaxed_max_margin(
     keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], support: Bool[np.ndarray, "n"]
 ) -> MaxMargin | Infeasible:
-    """Return p_relax of Theorem 6, exact.
+    """Return p_relax of Theorem 6, exact, or a proof that there is none.
 
     p_relax solves min ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for the inputs i in ``support`` and ≥ 0 for the other inputs.
 
     Raises:
-        InvalidInput: as :func:`reference_attention.svm.max_margin.max_margin`; an empty support.
+        InvalidInput: arguments that :func:`reference_attention.svm.max_margin.max_margin` refuses; an empty
+            ``support``.
     """
     return max_margin(keys, alpha, required=support.astype(np.int64))

@@ -1,9 +1,9 @@
 """ATT-SVM in another norm, in floats: min ‖p‖_q subject to (k_iα − k_it)·p ≥ 1 for every t ≠ α_i, 1 < q ≤ ∞.
 
 For 1 < q < ∞ the solution is the limit direction of mirror descent with the potential ‖p‖_q^q/q. SLSQP solves the
-strictly convex program min ‖p‖_q^q/q, Newton's method on the equations of its support refines the solution, and the
-solution is accepted if the residual of its KKT conditions and the gap to the dual value are small. For q = ∞ the
-problem is a linear program: the margin is unique, but solutions need not be.
+strictly convex program min ‖p‖_q^q/q, Newton's method on the equations of the tight constraints refines the solution,
+and it is accepted if the residual of its KKT conditions and the gap between ‖p‖_q and the dual value are small. For q =
+∞ the problem is a linear program: the margin is unique, but solutions need not be.
 
 References: Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via Mirror Descent*,
 JMLR 2023; scipy.optimize (SLSQP, nnls, HiGHS).
@@ -22,12 +22,13 @@ from reference_attention.errors import InvalidInput
 from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 ACCEPTED = 1e-9
-"""Largest accepted KKT residual. Such a residual changes the direction of the solution by about as much: far less than
-the measured deviations of iterates from this direction. It is far above the residual that Newton's method leaves."""
+"""Largest accepted KKT residual. A residual of this size changes the direction of the solution by about as much: far
+less than the angles between iterates and this direction that are measured. Newton's method leaves residuals far below
+it."""
 NEAR = 1e-6
-"""Distance of a margin from 1 up to which its constraint is tried as part of the support; the residual decides."""
+"""Distance of a margin from 1 up to which its constraint is tried as tight; whether it is, the KKT residual decides."""
 NEWTON = 50
-"""Largest number of steps of Newton's method, which needs a handful."""
+"""Largest number of steps of Newton's method; a handful is usually enough."""
 
 Rows = Float64[np.ndarray, "m d"]
 Vector = Float64[np.ndarray, "d"]
@@ -35,14 +36,14 @@ Vector = Float64[np.ndarray, "d"]
 
 @dataclass(frozen=True, eq=False)
 class LeastPowerNorm:
-    """The solution of ATT-SVM in the norm ‖·‖_q.
+    """The solution p of ATT-SVM in the norm ‖·‖_q.
 
     Attributes:
-        p: shape (d,).
+        p: the solution, shape (d,).
         norm: q.
-        margin: 1/‖p‖_q, the largest least margin of a point of ‖p‖_q = 1.
-        residual: the relative residual of the KKT conditions at p, or the duality gap if that is larger; for a linear
-            program the largest violation.
+        margin: 1/‖p‖_q, the largest possible least margin of a point with ‖·‖_q = 1.
+        residual: the relative residual of the KKT conditions at p, or the relative duality gap if that is larger; for a
+            linear program (q = ∞) the gap or the largest violation of a constraint.
     """
 
     p: Vector
@@ -52,12 +53,12 @@ class LeastPowerNorm:
 
     @property
     def direction(self) -> Vector:
-        """Return p/‖p‖ in the Euclidean norm, like every direction to which angles are measured."""
+        """Return p/‖p‖, normalised in the Euclidean norm, in which angles between directions are measured."""
         return np.asarray(self.p / np.linalg.norm(self.p))
 
 
 def difference_rows(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Rows:
-    """Return k_iα − k_it, t ≠ α_i, shape (n (T−1), d)."""
+    """Return the rows k_iα_i − k_it, t ≠ α_i, shape (n (T−1), d)."""
     others = np.arange(keys.shape[1]) != alpha[:, None]
     chosen = np.take_along_axis(keys, alpha[:, None, None], axis=1)
     return np.asarray((chosen - keys)[others])
@@ -73,14 +74,14 @@ def least_power_norm(
     """Solve ATT-SVM in the norm ‖·‖_q; return ``None`` if no solution is accepted.
 
     Args:
-        keys: shape (n, T, d).
+        keys: the keys, shape (n, T, d).
         alpha: the chosen tokens, shape (n,).
         norm: q, 1 < q ≤ ∞.
-        feasible: a point that separates α, such as p_mm, (d,).
-        accepted: the largest residual of a solution.
+        feasible: a point that separates the chosen tokens, such as p_mm, shape (d,).
+        accepted: the largest residual of an accepted solution.
 
     Raises:
-        InvalidInput: a norm out of range, or a point that does not separate α.
+        InvalidInput: a norm out of range, or a point that does not separate the chosen tokens.
     """
     if not norm > 1:
         raise InvalidInput(
@@ -90,13 +91,14 @@ def least_power_norm(
     least = float((rows @ feasible).min())
     if not least > 0:
         raise InvalidInput(f"feasible: the least margin of alpha is {least:g}; give a point where it is positive.")
-    # In units in which the Euclidean solution has norm one, rows are of a size that solvers are made for.
+    # Scaled so that the Euclidean solution has norm one, rows have about the size for which solvers are made.
     unit = float(np.linalg.norm(feasible)) / least
     p, residual = (
         _program(rows * unit, norm) if math.isinf(norm) else _power(rows * unit, norm, feasible / least / unit)
     )
     if math.isfinite(norm):
-        # If rows have very different sizes, the KKT residual is small even far from the solution; the gap is not.
+        # If rows have very different sizes, the KKT residual can be small far from the solution; the duality gap
+        # cannot.
         residual = max(residual, duality_gap(rows * unit, norm, p))
     if not residual <= accepted:
         return None
@@ -104,12 +106,12 @@ def least_power_norm(
 
 
 def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
-    """Return the largest violation of the KKT conditions at p.
+    """Return the largest violation of the KKT conditions of min ψ(p) = ‖p‖_q^q/q subject to row_j·p ≥ 1.
 
-    The conditions are: margins ≥ 1, ∇ψ(p) = Σ λ_j row_j, λ_j ≥ 0 on margins of 1. The residual does not depend on how p
-    was computed: λ is the non-negative least squares solution over the margins within :data:`NEAR` of one, and each λ_j
-    times the margin's excess counts, too. Here ψ = ‖p‖_q^q/q; violations of the equation for ∇ψ(p) are relative to
-    ‖∇ψ(p)‖.
+    The conditions are: margins row_j·p ≥ 1, ∇ψ(p) = Σ λ_j row_j, and λ_j ≥ 0, positive only where the margin is 1. The
+    λ is computed here, by non-negative least squares over the margins within :data:`NEAR` of 1, so the residual does
+    not depend on how p was computed. λ_j times the distance of the margin from 1 counts as a violation, too. Violations
+    of the equation for ∇ψ(p) are relative to ‖∇ψ(p)‖.
     """
     margins = rows @ p
     slope = _slope(p, norm)
@@ -122,10 +124,10 @@ def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
 
 
 def duality_gap(rows: Rows, norm: float, p: Vector) -> float:
-    """Return the relative gap by which ‖p‖_q exceeds its lower bound from weak duality, Σλ/‖Σλ row‖_q'.
+    """Return the relative gap between ‖p‖_q and its lower bound by weak duality, Σλ_j/‖Σλ_j row_j‖_q', 1/q + 1/q' = 1.
 
-    λ is the multiplier of :func:`kkt_residual`, and p is scaled to least margin 1. The gap is ∞ where nothing is
-    proven.
+    λ is computed as in :func:`kkt_residual`, and p is scaled to least margin 1. The gap is ∞ where weak duality gives
+    no bound.
     """
     margins, slope = rows @ p, _slope(p, norm)
     tight, least = margins <= 1 + NEAR, float(margins.min())
@@ -157,10 +159,10 @@ def _power(rows: Rows, norm: float, start: Vector) -> tuple[Vector, float]:
 
 
 def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, float]:
-    """Run Newton's method on ∇ψ(p) = Σ λ_j row_j, row_j·p = 1 over the support, and return p and its KKT residual.
+    """Refine p by Newton's method on ∇ψ(p) = Σ λ_j row_j, row_j·p = 1 for tight rows; return p and its KKT residual.
 
-    The unknown is p if q ≥ 2 and z = ∇ψ(p) if q < 2: in either case the other of p and z is a differentiable function
-    of the unknown.
+    ψ(p) is ‖p‖_q^q/q. The unknown is p if q ≥ 2 and z = ∇ψ(p) if q < 2, since z is a differentiable function of p in
+    the first case, and p of z in the second. Rows count as tight if their margin is at most 1 + ``near``.
     """
     tight = rows[rows @ p <= 1 + near]
     duals, distance = nonnegative_least_squares(tight.T, _slope(p, norm))
@@ -191,9 +193,9 @@ def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, fl
 
 
 def _program(rows: Rows, norm: float) -> tuple[Vector, float]:
-    """Solve min s subject to rows·p ≥ 1, −s ≤ p_j ≤ s; return p and its residual.
+    """Solve min s subject to rows·p ≥ 1, −s ≤ p_j ≤ s, the problem for q = ∞; return p and its residual.
 
-    The residual is the gap to the dual value or the largest violation of a constraint.
+    The residual is the gap between s and the dual value, or the largest violation of a constraint if that is larger.
     """
     m, d = rows.shape
     box = np.block([[np.eye(d), -np.ones((d, 1))], [-np.eye(d), -np.ones((d, 1))]])
@@ -204,7 +206,7 @@ def _program(rows: Rows, norm: float) -> tuple[Vector, float]:
         return np.zeros(d), math.inf
     p = optimum.x[:d]
     duals = np.maximum(-optimum.ineqlin.marginals[:m], 0.0)
-    # Weak duality: Σ λ_j / ‖Σ λ_j row_j‖_1 is at most the least ‖p‖_∞.
+    # Weak duality: Σ λ_j / ‖Σ λ_j row_j‖_1 is a lower bound of the least ‖p‖_∞.
     below = float(duals.sum() / max(np.abs(duals @ rows).sum(), 1e-300))
     least = float((rows @ p).min())
     return p, max(float(np.abs(p).max() / max(least, 1e-300)) / max(below, 1e-300) - 1, 1 - least, 0.0)

@@ -1,7 +1,8 @@
 """The largest margin in ‖·‖_1 or ‖·‖_∞: a linear program whose vertex and duals are computed over the rationals.
 
-HiGHS guesses the basis, which is the set of tight constraints. Exchanges of constraints over the rationals make the
-basis optimal, and the optimal basis gives p and the duals.
+The margin of p is its least product with the rows g_j = k_iα − k_it. HiGHS guesses the basis, the set of tight
+constraints that determines a vertex. Constraints in the basis are exchanged over the rationals until the basis is
+optimal; it then gives p and the duals.
 
 References: Terlaky, *A convergent criss-cross method*, 1985; scipy.optimize (HiGHS).
 """
@@ -20,19 +21,19 @@ Rational = list[fmpq]
 EXCHANGES = 200
 """Largest number of exchanges of constraints in a basis; a thousand problems of the suite all needed fewer than ten."""
 NONE = -1
-"""Index returned where no constraint can enter or leave the basis: the program is then unbounded or infeasible."""
+"""Index that stands for "no constraint can enter or leave the basis": the program is then unbounded or infeasible."""
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""The smallest tolerances that HiGHS accepts."""
+"""Options of HiGHS: the smallest tolerances that it accepts."""
 
 
 def linear_max_margin(rows: list[Rational], norm: float) -> tuple[Rational, Rational] | None:
-    """Return p and duals of max s subject to g_j·p ≥ s and ‖p‖ ≤ 1; None if no positive s is possible.
+    """Return p and duals of max s subject to g_j·p ≥ s and ‖p‖ ≤ 1; None if the largest s is not positive or not found.
 
-    For ‖·‖_∞ the variables are (p, s) with −1 ≤ p ≤ 1; for ‖·‖_1 they are (u, v, s) with p = u − v, u, v ≥ 0 and
-    Σ(u+v) ≤ 1.
+    For ‖·‖_∞ the variables are (p, s) with −1 ≤ p ≤ 1; for ‖·‖_1 they are (u, v, s) with p = u − v, u, v ≥ 0 and Σ(u+v)
+    ≤ 1.
 
-    HiGHS ends at a vertex. The basis, which consists of the constraints of positive duals and then of the tightest
-    other constraints, is solved over the rationals. Constraints that are tight only in floats are exchanged until the
+    The basis guessed from the vertex of HiGHS consists of the constraints with positive duals and then of the tightest
+    other constraints. The equations of the basis are solved over the rationals, and constraints are exchanged until the
     basis is optimal.
     """
     sizes = [_power_of_two(max(map(abs, row))) for row in rows]
@@ -60,7 +61,7 @@ def _power_of_two(x: fmpq) -> fmpq:
 
 
 def _constraints(rows: list[Rational], norm: float, sizes: Rational, unit: fmpq) -> tuple[list[Rational], Rational]:
-    """Return A and b of A x ≤ b, with rows in units of their sizes and s in units of ``unit``."""
+    """Return A and b of the program A x ≤ b; rows are divided by their ``sizes``, and s by ``unit``."""
     m, d = len(rows), len(rows[0])
     zero, unity = fmpq(0), fmpq(1)
     eye = [[unity if j == k else zero for k in range(d)] for j in range(d)]
@@ -79,10 +80,10 @@ def _constraints(rows: list[Rational], norm: float, sizes: Rational, unit: fmpq)
 def _optimal_vertex(table: list[Rational], bounds: Rational) -> tuple[Rational, dict[int, fmpq]] | None:
     """Return the vertex of A x ≤ b with the largest last variable, and its duals by constraint.
 
-    The criss-cross method starts from the first independent constraints. Each step exchanges the first constraint that
-    is violated or has a negative dual for the first constraint whose pivot has the right sign. The method terminates
-    (Terlaky, *A convergent criss-cross method*, 1985). The result is ``None`` if the method needs more than
-    :data:`EXCHANGES` exchanges, or if no pivot has the right sign.
+    The criss-cross method (Terlaky) starts from the first independent constraints as the basis. Each step exchanges two
+    constraints. The first constraint that is violated, or has a negative dual, enters or leaves; the first constraint
+    with a pivot of the right sign leaves or enters for it. The method always terminates. The result is ``None`` if it
+    needs more than :data:`EXCHANGES` exchanges, or if no pivot has the right sign.
     """
     variables = len(table[0])
     basis = _first_independent(table)

@@ -12,11 +12,11 @@ from reference_attention.exact import to_float
 from reference_attention.svm.max_margin import MaxMargin
 
 NEAR_ONE = 2.0**-10
-"""Excess over 1 below which a margin is computed from the exact solution."""
+"""Distance of a margin above 1 below which the margin is recomputed from the exact solution."""
 
 
 def margins_beyond_one(solution: MaxMargin) -> Float64[np.ndarray, "n T"]:
-    """Return m_it − 1 with a small relative error, also where the margin is 1 + 10^−17; +inf at α."""
+    """Return (k_iα − k_it)·p − 1 with a small relative error, even where the number is 10^−17; +inf at t = α."""
     beyond = solution.margins - 1
     for i, t in np.argwhere(beyond < NEAR_ONE):
         beyond[i, t] = 0.0 if solution.neighbours[i, t] else to_float(solution.exact.margin(int(i), int(t)) - 1)

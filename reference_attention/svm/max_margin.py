@@ -35,13 +35,13 @@ class MaxMargin:
     """The solution of ATT-SVM(α), exact.
 
     Attributes:
-        alpha: the chosen tokens, shape (n,).
+        alpha: the chosen token α_i of each input, shape (n,).
         p: p_mm(α), each entry the exact one rounded once, shape (d,).
-        duals: λ ≥ 0 with p = Σ λ_it (k_iα_i − k_it), zero at α and where the margin exceeds the required one, shape
-            (n, T). Dual solutions need not be unique; in this one the rows with λ_it > 0 are linearly independent.
+        duals: λ ≥ 0 with p = Σ λ_it (k_iα_i − k_it), zero at α and where the margin exceeds the required one, shape (n,
+            T). Other λ may also be possible; those returned belong to linearly independent rows.
         margins: (k_iα_i − k_it)·p, exactly 1.0 at neighbours, elsewhere up to rounding, +inf at α, shape (n, T).
         neighbours: mask of the SVM-neighbours (margin exactly 1), decided over the rationals, False at α, shape (n, T).
-        exact: the solution as rationals.
+        exact: p, λ and margins as rational numbers.
         required: the margin required of each input, 1 throughout in ATT-SVM(α); where it is 0 (see :func:`max_margin`),
             ``neighbours`` are the tokens of margin exactly 0; shape (n,).
 
@@ -72,7 +72,7 @@ class MaxMargin:
         return len(self._outcome.support)
 
     def __repr__(self) -> str:
-        """Return the norm, the margin, and how many tokens are neighbours and supports."""
+        """Return the norm, the margin, and the numbers of SVM-neighbours and of tokens with λ_it > 0, as text."""
         supports = f"{self.supports} support{'' if self.supports == 1 else 's'}"
         return (
             f"MaxMargin(‖p_mm‖ = {self.norm:g}, margin 1/‖p_mm‖ = {self.margin:g},"
@@ -116,12 +116,12 @@ class MaxMargin:
 
     @property
     def kkt_residual(self) -> float:
-        """Return the relative amount by which the float solution violated the KKT conditions before certification."""
+        """Return the relative violation of the KKT conditions by the float solution that started the exact method."""
         return self._guess.kkt_residual
 
     @cached_property
     def independent(self) -> bool:
-        """Return whether the rows k_iα_i − k_it of all SVM-neighbours are linearly independent (exact rank)."""
+        """Return whether the rows k_iα_i − k_it of all SVM-neighbours are linearly independent, decided exactly."""
         tight = np.flatnonzero(self._outcome.tight).tolist()
         if len(tight) == len(self._outcome.support):
             return True
@@ -129,14 +129,14 @@ class MaxMargin:
 
     @cached_property
     def exact_maximal_duals(self) -> dict[tuple[int, int], fmpq]:
-        """Return a dual solution that is positive wherever any dual solution is, by (i, t)."""
+        """Return duals λ_it, by (i, t), that are positive wherever any duals of p_mm are; all others are zero."""
         unit = -2 * self._rows.unit
         duals = maximal_duals(self._rows, self._outcome)
         return {self._rows.pair(j): times_power_of_two(x, unit) for j, x in duals.items()}
 
     @cached_property
     def dual_support(self) -> Bool[np.ndarray, "n T"]:
-        """Return the mask of the neighbours that have a positive dual in some dual solution, exact, shape (n, T)."""
+        """Return the mask of the neighbours t with λ_it > 0 for some duals of p_mm, decided exactly, shape (n, T)."""
         support = np.zeros(self.neighbours.shape, dtype=bool)
         for pair in self.exact_maximal_duals:
             support[pair] = True
@@ -144,17 +144,17 @@ class MaxMargin:
 
     @property
     def exact_positive_duals(self) -> dict[tuple[int, int], fmpq] | None:
-        """Return a dual solution that is positive at every SVM-neighbour, by (i, t); None when there is none."""
+        """Return duals of p_mm, by (i, t), that are positive at every SVM-neighbour; None when there are none."""
         return self.exact_maximal_duals if self.strictly_complementary else None
 
     @cached_property
     def strictly_complementary(self) -> bool:
-        """Return whether some dual solution is positive at every SVM-neighbour; proven either way."""
+        """Return whether some duals of p_mm are positive at every SVM-neighbour; either answer is proven."""
         return len(self.exact_maximal_duals) == int(self.neighbours.sum())
 
     @cached_property
     def positive_duals(self) -> Float64[np.ndarray, "n T"] | None:
-        """Return ``exact_positive_duals``, each entry rounded once, shape (n, T); None when there are none."""
+        """Return ``exact_positive_duals`` as floats, each rounded once, shape (n, T); None when there are none."""
         if self.exact_positive_duals is None:
             return None
         values = np.zeros(self.neighbours.shape)
@@ -198,15 +198,15 @@ def max_margin(
 ) -> MaxMargin | Infeasible:
     """Solve ATT-SVM(α): min ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for all i, t ≠ α_i; exact.
 
-    A float solver guesses the support of the duals; the KKT system on it is solved, checked and if necessary corrected
-    over the rationals (:mod:`reference_attention.svm.least_norm`). So dependent, duplicate and badly scaled rows need
-    no special treatment.
+    A float solver guesses which duals are positive; the KKT system for these is solved, checked and if necessary
+    corrected over the rationals (:mod:`reference_attention.svm.least_norm`). So dependent, duplicate and badly scaled
+    rows need no special treatment.
 
     Args:
         keys: shape (n, T, d), T ≥ 2; or the factors of keys vec(x zᵀ), for which the solution is exact as well.
         alpha: the chosen token of each input, shape (n,).
         required: the margin required of each input, 1 or 0, shape (n,); 1 throughout when omitted. With 0 at the inputs
-            that are no support of v_mm the solution is p_relax of Theorem 6.
+            where Y_i v_mm·r_i > 1 the solution is p_relax of Theorem 6.
 
     Raises:
         InvalidInput: keys that a Problem would refuse; alpha of another shape, not integer or out of range; required
@@ -307,7 +307,7 @@ def _entries(vector: NDArray[Any]) -> str:
 
 
 def _in_range(values: Float64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
-    """Return the values, or refuse them if any is infinite."""
+    """Return the values; raise InvalidInput if any is infinite."""
     if np.isinf(values).any():
         raise InvalidInput("keys: the solution of ATT-SVM is beyond the range of float64; rescale the keys.")
     return values

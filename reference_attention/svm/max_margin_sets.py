@@ -2,8 +2,9 @@
 
 min ‖p‖ subject to max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p ≥ 1 for every i. For one choice α_i ∈ O_i per input the
 problem is convex: an ATT-SVM in which the other tokens of O_i impose no constraint. The feasible set of ATT-SVM' is the
-union of the feasible sets of all choices. The union is not convex, and the solutions G_mm can be several points. Every
-choice is solved over the rationals, so no tolerance is needed to decide which choices are equally good.
+union, over all choices, of the feasible sets of these problems. The union is not convex, and there can be several
+solutions, the set G_mm. Every choice is solved over the rationals, so no tolerance is needed to decide which choices
+are equally good.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (ATT-SVM').
 """
@@ -26,10 +27,10 @@ from reference_attention.problem import checked_array
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 Solver = Callable[[Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"]], MaxMargin | Infeasible]
-"""A solver of ATT-SVM for given keys and tokens."""
+"""A function that solves ATT-SVM for given keys (n, T, d) and chosen tokens (n,)."""
 
 MOST_CHOICES = 4096
-"""Largest number of choices of optimal tokens (with distinct keys) that are enumerated."""
+"""Largest number of choices of one optimal token per input that are enumerated; tokens with equal keys count once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +40,10 @@ class ChoiceSolution:
     Attributes:
         alpha: the chosen tokens, shape (n,).
         margins: (k_iα_i − k_iβ)·p for the non-optimal β, +inf at optimal tokens, shape (n, T).
-        duals: λ ≥ 0 with p = Σ λ_iβ (k_iα_i − k_iβ), zero at optimal tokens, shape (n, T).
-        neighbours: whether the margin is exactly 1; False at optimal tokens, shape (n, T).
-        svm: the ATT-SVM that was solved: the inputs that have a non-optimal token, each with α first and then its
-            non-optimal tokens; inputs with fewer non-optimal tokens repeat one of them.
+        duals: the duals λ ≥ 0 with p = Σ λ_iβ (k_iα_i − k_iβ), zero at optimal tokens, shape (n, T).
+        neighbours: mask of the tokens whose margin is exactly 1; False at optimal tokens, shape (n, T).
+        svm: the solution of the ATT-SVM that has only the inputs with a non-optimal token, and of each input first α
+            and then its non-optimal tokens, one of them repeated where an input has fewer.
     """
 
     alpha: Int64[np.ndarray, "n"]
@@ -64,12 +65,12 @@ class ChoiceSolution:
 
 @dataclass(frozen=True, eq=False)
 class MaxMarginSets:
-    """The solution of ATT-SVM'.
+    """The solutions of ATT-SVM' for all choices of one optimal token per input, the best first.
 
     Attributes:
         optimal: the sets O_i as a mask, shape (n, T).
-        choices: the feasible choices by increasing exact norm; of optimal tokens with equal keys only the first is
-            chosen.
+        choices: the solution for each feasible choice, by increasing exact norm; of optimal tokens with equal keys only
+            the first is chosen.
     """
 
     optimal: Bool[np.ndarray, "n T"]
@@ -77,15 +78,15 @@ class MaxMarginSets:
 
     @cached_property
     def solutions(self) -> tuple[ChoiceSolution, ...]:
-        """Return G_mm: the distinct points of least norm, each with the choice of the tokens that it selects.
+        """Return G_mm: the distinct points p of least norm, each with the choice of tokens that p selects.
 
-        Where a point selects several choices equally, any of these choices is returned.
+        If p selects several choices equally, any of these choices is returned.
         """
         best = [c for c in self.choices if c.norm_squared == self.choices[0].norm_squared]
         points: dict[tuple[Any, ...], list[ChoiceSolution]] = {}
         for choice in best:
             points.setdefault(tuple((int(x.p), int(x.q)) for x in choice.svm.exact.p), []).append(choice)
-        # Several choices can have the same solution p; the tokens that p selects are those of the largest margins.
+        # Several choices can have the same solution p; p selects the choice with the largest sum of margins.
         return tuple(max(same, key=_selected_logit) for same in points.values())
 
     @property
@@ -95,12 +96,12 @@ class MaxMarginSets:
 
     @property
     def margin(self) -> float:
-        """Return Θ = 1/‖p_mm‖."""
+        """Return the margin Θ = 1/‖p_mm‖."""
         return 1.0 / self.norm
 
     @property
     def runner_up(self) -> ChoiceSolution | None:
-        """Return the best feasible choice whose norm is not the least; None if there is none."""
+        """Return the feasible choice with the second-least norm; None if all have the least norm."""
         least = self.choices[0].norm_squared
         return next((c for c in self.choices if c.norm_squared != least), None)
 
@@ -111,7 +112,8 @@ class InfeasibleSets:
 
     Attributes:
         optimal: the sets O_i as a mask, shape (n, T).
-        refusals: Farkas certificates, one for each infeasible partial choice; together they rule out every choice.
+        refusals: proofs (by Farkas' lemma) that a choice of tokens for some of the inputs cannot be separated; together
+            they rule out every choice.
     """
 
     optimal: Bool[np.ndarray, "n T"]
@@ -121,7 +123,9 @@ class InfeasibleSets:
 def max_margin_sets(
     keys: Float64[np.ndarray, "n T d"], optimal: Bool[np.ndarray, "n T"], solver: Solver = max_margin
 ) -> MaxMarginSets | InfeasibleSets:
-    """Solve ATT-SVM' by enumeration; a partial choice that is already infeasible rules out all its completions.
+    """Solve ATT-SVM' for every choice of one optimal token per input.
+
+    A choice for some of the inputs that is infeasible rules out all its completions.
 
     Args:
         keys: shape (n, T, d).
@@ -142,7 +146,7 @@ def max_margin_sets(
             f"optimal: {count} choices of one optimal token per input are more than the {MOST_CHOICES} that are"
             " enumerated; give fewer inputs or smaller sets."
         )
-    # Inputs with a single option come first, so that a conflict among them is found only once.
+    # Inputs with a single optimal token come first, so that a conflict among them is found only once.
     inputs.sort(key=lambda i: (len(options[i]), i))
     fixed = {i: options[i][0] for i in inputs if len(options[i]) == 1}
     search = _Search(keys, optimal, solver)
@@ -154,7 +158,7 @@ def max_margin_sets(
 
 
 class _Search:
-    """A depth-first search over the choices."""
+    """A depth-first search over the choices of one optimal token per input."""
 
     def __init__(self, keys: Float64[np.ndarray, "n T d"], optimal: Bool[np.ndarray, "n T"], solver: Solver) -> None:
         self._keys, self._optimal, self._solver = keys, optimal, solver
@@ -162,8 +166,8 @@ class _Search:
         self.refusals: list[Infeasible] = []
 
     def completions(self, chosen: dict[int, int], open_inputs: list[tuple[int, list[int]]]) -> Iterator[ChoiceSolution]:
-        """Yield the feasible choices that agree with ``chosen``."""
-        # With one input left, the complete problems decide, so the partial problem is not solved.
+        """Yield the solutions for all feasible choices that agree with ``chosen``, a token for some of the inputs."""
+        # With one input left, the problems with its tokens decide; solving without this input would save nothing.
         if chosen and len(open_inputs) != 1:
             solution = self._solve(chosen)
             if isinstance(solution, Infeasible):
@@ -177,19 +181,19 @@ class _Search:
             yield from self.completions({**chosen, i: token}, remaining)
 
     def _table(self, chosen: dict[int, int]) -> list[list[int]]:
-        """Return for each chosen input the token α and the non-optimal ones, repeated to equal length."""
+        """Return for each chosen input α, then its non-optimal tokens, one repeated to make lists equally long."""
         width = max(len(self._others[i]) for i in chosen)
         rows = [(a, self._others[i]) for i, a in sorted(chosen.items())]
         return [[a, *others, *others[:1] * (width - len(others))] for a, others in rows]
 
     def _solve(self, chosen: dict[int, int]) -> MaxMargin | Infeasible:
-        """Solve the ATT-SVM of the chosen inputs, in which α is the first token of each."""
+        """Solve the ATT-SVM of the chosen inputs, on keys in which α is the first token of each input."""
         table = np.array(self._table(chosen))
         reduced = self._keys[np.array(sorted(chosen))[:, None], table]
         return self._solver(reduced, np.zeros(len(chosen), dtype=np.int64))
 
     def _spread(self, chosen: dict[int, int], svm: MaxMargin) -> ChoiceSolution:
-        """Return the solution for a complete choice, with its numbers at the tokens of the original inputs."""
+        """Return the solution for a complete choice, with margins and duals at the tokens of the original inputs."""
         shape = self._optimal.shape
         margins, duals = np.full(shape, np.inf), np.zeros(shape)
         neighbours = np.zeros(shape, dtype=np.bool_)
@@ -206,12 +210,12 @@ class _Search:
 
 
 def exact_logits(keys: Float64[np.ndarray, "T d"], svm: MaxMargin) -> list[fmpq]:
-    """Return k_t·p over the rationals, one per token."""
+    """Return the logit k_t·p of each token over the rationals."""
     return products(rational_matrix(keys).tolist(), svm.exact.p)
 
 
 def _selected_logit(choice: ChoiceSolution) -> fmpq:
-    """Return the sum of all margins over the rationals, which ranks choices that have the same solution."""
+    """Return the exact sum of all margins, by which choices with the same solution p are compared."""
     svm = choice.svm
     n, tokens = svm.neighbours.shape
     return sum((svm.exact.margin(i, t) for i in range(n) for t in range(1, tokens)), fmpq(0))
@@ -227,7 +231,7 @@ def _distinct(keys: Float64[np.ndarray, "T d"], tokens: list[int]) -> list[int]:
 
 
 def _checked_sets(optimal: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "n T"]:
-    """Return the mask of optimal tokens, or refuse it."""
+    """Return the mask of optimal tokens, read-only; raise InvalidInput if it is none."""
     mask = np.asarray(optimal)
     if mask.dtype != np.bool_ or mask.shape != shape:
         raise InvalidInput(

@@ -1,13 +1,13 @@
-"""The largest margin of chosen tokens among prompts of ‖p‖ ≤ 1: γ = max min_it (k_iα − k_it)·p, with a proof.
+"""The largest margin of chosen tokens among prompts with ‖p‖ ≤ 1: γ = max min_it (k_iα − k_it)·p, with a proof.
 
 For q = 1 and q = ∞ the problem is a linear program, solved over the rationals, and γ is exact, as for q = 2. For other
-q, and for the nuclear norm, the spectral norm and the norms of blocks, p and λ come from a barrier method. For any p
-and λ ≥ 0,
+q, and for the nuclear norm, the spectral norm and the norms of blocks, p and its duals λ come from a barrier method.
+For any p and λ ≥ 0, with the rows g_j = k_iα − k_it,
 
     min_j g_j·p/‖p‖ ≤ γ ≤ ‖Σ_j λ_j g_j‖_*/Σ_j λ_j,  ‖·‖_* the dual norm, ‖·‖_{q'} of ‖·‖_q with 1/q + 1/q' = 1,
 
-so wrong p or λ only widen the enclosure, which still contains γ; a point whose enclosure is wider than :data:`ACCEPTED`
-is rejected. For q = 1 and q = ∞ solutions need not be unique, but γ is.
+so wrong p or λ only widen this enclosure of γ; p is rejected if the enclosure is wider than :data:`ACCEPTED`. For q = 1
+and q = ∞ solutions need not be unique, but γ is.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
 scipy.optimize (HiGHS).
@@ -37,23 +37,23 @@ Rational = list[fmpq]
 LINEAR = (1.0, math.inf)
 """The norms whose largest margin is the value of a linear program."""
 ACCEPTED = 1e-7
-"""The largest duality gap of a solution, relative to γ. Typical gaps are below 1e-8 for matrices in floats, below 1e-12
-where numbers of many digits are used, and 0 for q = 1, 2 and ∞."""
+"""The largest accepted duality gap, relative to the margin γ. Gaps are usually below 1e-8 for matrices in floats, below
+1e-12 where numbers of many digits are used, and 0 for q = 1, 2 and ∞."""
 
 
 def dual_point(p: Float64[np.ndarray, "*b d"], norm: float) -> Float64[np.ndarray, "*b d"]:
-    """Return ∇‖p‖_q^q/q, whose entries are sign(p_j)|p_j|^{q−1}."""
+    """Return the gradient of ‖p‖_q^q/q, whose entries are sign(p_j)|p_j|^{q−1}."""
     return np.asarray(np.sign(p) * np.abs(p) ** (norm - 1))
 
 
 @dataclass(frozen=True, eq=False)
 class NormMaxMargin:
-    """A point of nearly, or exactly, the largest margin in a norm, and duals that prove it.
+    """A point p of exactly, or nearly, the largest margin γ in a norm, and duals that prove it.
 
     Attributes:
         alpha: the chosen tokens, (n,).
-        norm: q, 1 ≤ q ≤ ∞, or a norm of matrices.
-        exact_p: p over the rationals, of least margin 1, (d,); possibly one of many solutions.
+        norm: the exponent q of ‖·‖_q, 1 ≤ q ≤ ∞, or a norm of matrices.
+        exact_p: p over the rationals, scaled to least margin 1, (d,); possibly one of many solutions.
         exact_duals: λ ≥ 0, one for each row g_it = k_iα − k_it, t ≠ α_i, input by input, (n (T−1),).
         rows: the rows g_it, over the rationals.
     """
@@ -71,24 +71,24 @@ class NormMaxMargin:
 
     @cached_property
     def row_combination(self) -> Rational:
-        """Return Σ_j λ_j g_j, (d,)."""
+        """Return the combination Σ_j λ_j g_j of the rows with the duals, (d,)."""
         return combination(self.rows, self.exact_duals, len(self.exact_p))
 
     @cached_property
     def margin(self) -> float:
-        """Return the least margin of p/‖p‖, a lower bound of γ up to rounding."""
+        """Return the least margin of p/‖p‖, a lower bound of the largest margin γ up to rounding."""
         return float(min(to_floats(products(self.rows, self.exact_p)))) / length(self.p, self.norm)
 
     @cached_property
     def primal_residual(self) -> float:
-        """Return by how much the least margin of p falls below 1; exact, rounded once."""
+        """Return how far the least margin of p is below 1, computed exactly and rounded once."""
         return to_float(max(1 - min(products(self.rows, self.exact_p)), fmpq(0)))
 
     @cached_property
     def duality_gap(self) -> float:
-        """Return by how much the upper bound of γ may exceed the lower one, relatively; exactly 0 where they are equal.
+        """Return the upper bound of the largest margin γ over its lower bound, minus 1; exactly 0 where they are equal.
 
-        The gap is computed over the rationals for q = 1 and q = ∞.
+        The bounds are those of the module. The gap is computed over the rationals for q = 1 and q = ∞.
         """
         total = sum(self.exact_duals, fmpq(0))
         if not isinstance(self.norm, Schatten | Blocks) and self.norm in LINEAR:
@@ -99,13 +99,13 @@ class NormMaxMargin:
 
 
 def exact_norm(x: Rational, norm: float) -> fmpq:
-    """Return ‖x‖_1 or ‖x‖_∞."""
+    """Return ‖x‖_1 or ‖x‖_∞, exactly."""
     sizes = [abs(entry) for entry in x]
     return max(sizes) if math.isinf(norm) else sum(sizes, fmpq(0))
 
 
 def norm_max_margin(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm) -> NormMaxMargin | None:
-    """Return a point of largest margin of α in a norm; ``None`` if α cannot be separated or no solution is proven.
+    """Return a point with the largest margin of α in a norm; ``None`` if none separates α or no solution is proven.
 
     Raises:
         InvalidInput: a norm below 1, or a norm of matrices of another shape; the nuclear norm without the keys'
@@ -133,7 +133,7 @@ def norm_max_margin(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm) -> No
 def _accepted(
     alpha: Int64[np.ndarray, "n"], norm: Norm, rows: list[Rational], p: Rational, duals: Rational
 ) -> NormMaxMargin | None:
-    """Return the solution, p scaled to a least margin of 1; None if p and λ do not prove it to :data:`ACCEPTED`."""
+    """Return the solution, with p scaled to least margin 1; None if the gap of p and λ exceeds :data:`ACCEPTED`."""
     least = min(products(rows, p))
     if not least > 0 or not sum(duals, fmpq(0)) > 0:
         return None
@@ -142,7 +142,7 @@ def _accepted(
 
 
 def rational_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> list[Rational]:
-    """Return k_iα − k_it, t ≠ α_i, over the rationals, (n (T−1), d)."""
+    """Return the rows k_iα − k_it, t ≠ α_i, over the rationals, (n (T−1), d)."""
     flat = rational_keys(keys).tolist()
     tokens = len(flat) // len(alpha)
     chosen_keys = [flat[i * tokens + int(a)] for i, a in enumerate(alpha)]
@@ -157,7 +157,7 @@ def rational_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> list[Rational]:
 def _of_matrices(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: Schatten
 ) -> tuple[Rational, Rational] | None:
-    """Return W and λ for a norm of matrices, in floats or, where the gap is too large, in numbers of many digits."""
+    """Return W and its duals for the nuclear or spectral norm, in floats or, if these fail, with many digits."""
     if math.prod(norm.shape) != keys.shape[2]:
         raise InvalidInput(
             f"norm: the matrices of shape {norm.shape} must have {keys.shape[2]} entries, as vec(W) has."
@@ -178,15 +178,16 @@ def _of_matrices(
 def _of_blocks(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: Blocks
 ) -> tuple[Rational, Rational] | None:
-    """Return W and λ for the norm of the largest block, by the spectral norm of matrices with one column per block.
+    """Return W and its duals for the norm of the largest block, by the spectral norm of other matrices.
 
-    Let the matrix M hold entry j of vec(W) in row j, in the column of the entry's block, and 0 elsewhere. Then MᵀM is
-    diagonal, with the squares of the blocks' ‖·‖_2, so ‖M‖_op is the largest ‖·‖_2 of a block. Admitting all matrices
-    does not change the largest margin: a sign change of a block multiplies the rows and the column of the block by −1,
-    and the mean of a matrix over all sign changes has the form of M, with the same margin and no larger ‖·‖_op.
+    Let the matrix M, with a column per block, hold entry j of vec(W) in row j, in the column of the block to which the
+    entry belongs, and 0 elsewhere. Then MᵀM is diagonal, with the squares of the blocks' Euclidean norms, so ‖M‖_op is
+    the largest norm of a block. Admitting all matrices instead of this form does not change the largest margin. For a
+    sign change of a block multiplies the rows and the column of the block by −1, and the mean of a matrix over all sign
+    changes has the form of M, with the same margin and no larger ‖·‖_op.
 
     Raises:
-        InvalidInput: blocks of matrices of another shape, or the sum of blocks, whose largest margin has no solver.
+        InvalidInput: blocks of matrices of another shape; the norm that sums blocks, for which there is no solver.
     """
     if math.prod(norm.shape) != keys.shape[2] or norm.power == 1:
         raise InvalidInput(
@@ -218,7 +219,7 @@ def _of_blocks(
 def _matrix_in_floats(
     keys: Keys, svm: MaxMargin, rows: list[Rational], norm: Schatten
 ) -> tuple[Rational, Rational] | None:
-    """Return W and λ for the nuclear or spectral norm by the solvers in floats; None if they fail."""
+    """Return W and its duals for the nuclear or spectral norm by the solvers in floats; None if they fail."""
     if norm.power == 1:
         assert isinstance(keys, OuterKeys)
         nuclear = nuclear_max_margin(keys, svm.alpha)
@@ -235,7 +236,7 @@ def _matrix_in_floats(
 
 
 def exact_duals_of(svm: MaxMargin) -> Rational:
-    """Return λ of ATT-SVM for each row g_it, t ≠ α_i, input by input, (n (T−1),)."""
+    """Return the exact duals λ_it of ATT-SVM, one for each token t ≠ α_i, input by input, (n (T−1),)."""
     others = [(i, t) for i, t in np.ndindex(*svm.duals.shape) if t != int(svm.alpha[i])]
     return [svm.exact.duals.get(pair, fmpq(0)) for pair in others]
 
@@ -243,7 +244,7 @@ def exact_duals_of(svm: MaxMargin) -> Rational:
 def _power(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: float
 ) -> tuple[Rational, Rational] | None:
-    """Return p and λ for ‖·‖_q of entries: exact for q = 2, by a barrier method otherwise."""
+    """Return p and its duals for ‖·‖_q: exact for q = 2, by a barrier method otherwise."""
     svm = max_margin(keys, alpha)
     if not isinstance(svm, MaxMargin):
         return None

@@ -1,11 +1,14 @@
 """An enclosure of the solution of the nuclear-norm SVM by Krawczyk's method, and the facts that it proves.
 
-If F is the system of :mod:`.nuclear_system`, Y an approximate inverse of its derivative J, and ‖YF(x)‖ + αρ < ρ with
-α ≥ ‖I − YJ‖ on the box of radius ρ around x, then F has exactly one zero in the box, and J is nonsingular there. Let
-λ > 0, let the margins outside the support S exceed b, let KᵀK ≻ 0 and I − MᵀM + V1V1ᵀ ≻ 0 (V1 an orthonormal basis of
-the range of Q, on which MᵀM is the identity). Then ‖M‖_op = 1, W = KQᵀ is optimal, with λ as duals (weak duality), the
-singular value 1 of M has multiplicity r = rank W, and W and λ are the only solutions: the difference to another
-solution would be in the kernel of J.
+The problem is min ‖W‖_⋆ subject to ⟨a_j z_jᵀ, W⟩ ≥ b_j, with duals λ_j, W = KQᵀ of rank r, and M = Σ λ_j a_j z_jᵀ; the
+support S is the set of constraints with λ_j > 0. Let F = 0 be the system of :mod:`.nuclear_system` in the unknowns x, J
+the derivative of F and Y an approximate inverse of J. If ‖YF(x)‖ + αρ < ρ with α ≥ ‖I − YJ‖ on the box of radius ρ
+around x, then F has exactly one zero in the box, and J is nonsingular there.
+
+Let λ > 0 on S, let the margins outside S exceed b, let KᵀK ≻ 0 and I − MᵀM + V1V1ᵀ ≻ 0, where V1 is an orthonormal
+basis of the range of Q, on which MᵀM is the identity. Then ‖M‖_op = 1, W = KQᵀ is optimal with duals λ (weak duality),
+the singular value 1 of M has multiplicity r, and W and λ are the only solutions: the difference to another solution
+would be in the kernel of J.
 
 References: R. Krawczyk (1969); N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 3.5 (rounding of YJ).
 """
@@ -39,35 +42,40 @@ Vector = Float64[np.ndarray, "k"]
 STEPS = 12
 """Largest number of Newton steps in floats; four are usually enough."""
 SETTLED = 1e-13
-"""Residual, for unknowns of size one, below which the steps continue in balls."""
+"""Largest residual of the equations, for unknowns of size one, with which Newton's method may end in floats; balls
+refine it."""
 REFINEMENTS = 4
-"""Number of steps in balls with the inverse in floats: each gains at least ten digits, and balls have 48."""
+"""Number of Newton steps in balls with the inverse computed in floats: each gains at least ten digits, and balls have
+48."""
 CORRECTIONS = 8
-"""Largest number of supports that are tried; for inputs of about the same size the first one is right."""
+"""Largest number of sets S of tight constraints that are tried; for inputs of about the same size the first one is
+right."""
 SINGULAR = 1e-7
-"""Share of the largest singular value of the derivative below which singular values count as zero in steps of least
-norm."""
+"""Share of the largest singular value of the derivative below which singular values count as zero in Newton steps of
+least norm."""
 CONTRACTION = 1e-3
-"""Largest accepted α; beyond it the system is singular as far as floats can tell."""
+"""Largest accepted bound α of ‖I − YJ‖; with a larger α, floats cannot tell whether the system is singular."""
 
 
 class NotDecided(Exception):
-    """Error raised where the solution cannot be enclosed; its message is shown to users."""
+    """Error raised where the solution cannot be enclosed; users see its message."""
 
 
 @dataclass(frozen=True, eq=False)
 class NuclearEnclosure:
-    """The solution in balls, in the units of the data.
+    """The solution of the nuclear-norm SVM in balls, in the units of the data (where every b_j is 1).
+
+    The symbols a_j, z_j, λ_j and the support S are those of the module.
 
     Attributes:
         K, Q: factors of W = KQᵀ with KᵀK = QᵀQ, shapes (d, r) and (e, r).
         duals: λ_j, zero outside the support, N of them.
-        support: the rows with λ_j > 0, all of margin 1; all other margins are larger.
+        support: the indices j of S: λ_j > 0, and the margin is exactly 1; all other margins are larger.
         margins: ⟨a_j z_jᵀ, W⟩, N of them.
         value: C_⋆ = ‖W‖_⋆ = Σ λ_j.
         U1, V1: orthonormal singular vectors of M = Σ λ_j a_j z_jᵀ for its singular value 1, shapes (d, r) and (e, r).
-        gap: g = 1 − σ_{r+1}(M), 1 where there is no further singular value.
-        injectivity: τ, the least singular value of P ↦ (⟨a_j z_jᵀ, U1 P V1ᵀ⟩)_{j∈S} on symmetric matrices.
+        gap: 1 minus σ_{r+1}(M), the largest singular value of M below 1; 1 if there is none.
+        injectivity: the least singular value of the map P ↦ (⟨a_j z_jᵀ, U1 P V1ᵀ⟩)_{j∈S} on symmetric matrices P.
     """
 
     K: arb_mat
@@ -100,7 +108,14 @@ def enclose_nuclear(
     duals: Float64[np.ndarray, "N"],
     support: Int64[np.ndarray, "s"],
 ) -> NuclearEnclosure:
-    """Return an enclosure of the solution near the given point, of its rank and support, in the units of ``rows``.
+    """Return an enclosure of the solution near a given point, in the units of the data.
+
+    Args:
+        rows: the constraints.
+        K: factor of W = KQᵀ in floats; its number r of columns is the guessed rank.
+        Q: the other factor of W.
+        duals: λ in floats.
+        support: the constraints guessed to be tight; up to :data:`CORRECTIONS` guesses are corrected.
 
     Raises:
         NotDecided: the solution cannot be enclosed; the message gives the reason.
@@ -125,7 +140,7 @@ def _correct_support(
     Q: Float64[np.ndarray, "e r"],
     duals: Vector,
 ) -> Int64[np.ndarray, "s"] | None:
-    """Return the support without the row of most negative dual, or with the most violated row; None if it is right."""
+    """Return the support without its most negative dual, or with the most violated constraint; None if it is right."""
     if duals.min() < 0:
         return np.delete(support, np.argmin(duals * rows.b[support]))
     excess = np.vecdot(rows.a @ K, rows.z @ Q) / rows.b - 1
@@ -140,9 +155,9 @@ def nearest_stationary(
     duals: Float64[np.ndarray, "N"],
     support: Int64[np.ndarray, "s"],
 ) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Float64[np.ndarray, "N"]]:
-    """Return K, Q and λ ≥ 0 that satisfy the system in floats, the nearest such point if there are several.
+    """Return K, Q and λ ≥ 0 that solve, up to rounding, the system of :mod:`.nuclear_system`, near the given ones.
 
-    The point is reached by Newton steps of least norm.
+    Newton steps of least norm are made, since the system may have many solutions.
     """
     with precision():
         system, x = _system(rows, K, Q, duals, support)
@@ -170,7 +185,7 @@ def _system(
     duals: Float64[np.ndarray, "N"],
     support: Int64[np.ndarray, "s"],
 ) -> tuple[NuclearSystem, Vector]:
-    """Return the system on this support, anchored at K, and the point as a vector of its unknowns."""
+    """Return the system for a support, anchored at K, and the vector of its unknowns with the given values."""
     indices = support.tolist()
     a, z = (arb_mat([table[j] for j in indices]) for table in (rows.a_balls.tolist(), rows.z_balls.tolist()))
     exact = (a, z, [rows.b_balls[j] for j in indices])
@@ -197,7 +212,7 @@ def _newton(system: NuclearSystem, x: Vector) -> Vector:
 
 
 def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
-    """Return a box around the solution near x.
+    """Return a box of balls, one per unknown, with exactly one solution of the system; ``floats`` is near the solution.
 
     Raises:
         NotDecided: the system may be singular.
@@ -214,7 +229,7 @@ def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
     at = np.array([float(v) for v in x])
     alpha, change = _contraction(system, Y, at)
     residual = np.array([float(f.abs_upper()) for f in system.ball_residual(x)])
-    # The sums of positive floats are doubled, which covers the rounding of the sums and of the balls to floats.
+    # Doubling the sum covers the errors of adding positive floats and of rounding balls to floats.
     eta = 2 * float((np.abs(Y) @ residual).max())
     radius = 2 * eta if eta > 0 else 2.0**-150
     if not alpha + change * radius < CONTRACTION or not radius < 1:
@@ -223,17 +238,20 @@ def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
 
 
 def _contraction(system: NuclearSystem, Y: Float64[np.ndarray, "k k"], x: Vector) -> tuple[float, float]:
-    """Return a bound of ‖I − YJ(x)‖_∞ with all rounding errors, and its largest growth per unit of radius."""
+    """Return a bound of ‖I − YJ‖_∞ at x, with all rounding errors, and how much ‖I − YJ‖_∞ grows per distance from x.
+
+    J is the derivative of the system, and Y its approximate inverse.
+    """
     d, e, r, s = system.sizes
     J = system.derivative(x)
     size, inverse = len(J), float(np.abs(Y).sum(axis=1).max())
     defect = float(np.abs(np.eye(size) - Y @ J).sum(axis=1).max())
-    # The rounding error of the product is at most γ_k |Y||J|. Entries of J are sums of products of factors below 1 and
-    # unknowns, with the error ``entry``.
+    # The rounding error of the product is at most γ_k |Y||J|, γ_k = k eps/(1 − k eps). Entries of J are sums of
+    # products of factors below 1 and unknowns; ``entry`` bounds their errors.
     product = 2 * (size + 2) * EPS * float((np.abs(Y) @ np.abs(J)).sum(axis=1).max())
     entry = 2 * (s + d + e + 8) * EPS * (1 + (s + d + e) * float(np.abs(x).max()))
-    # J is affine in the unknowns. As |a|, |z| < 1, its absolute row sums change by at most the sum in brackets per unit
-    # of radius.
+    # J is affine in the unknowns. As |a|, |z| < 1, its absolute row sums change by at most the sum in brackets times
+    # the distance from x.
     change = 2 * inverse * (2 * s * max(d, e) + 3 * r + 2 * d * e * r)
     return 2 * (defect + product + inverse * size * entry), change
 
@@ -241,7 +259,7 @@ def _contraction(system: NuclearSystem, Y: Float64[np.ndarray, "k k"], x: Vector
 def _proven(
     rows: OuterRows, support: list[int], solution: tuple[arb_mat, arb_mat, Sequence[arb], Sequence[arb]]
 ) -> NuclearEnclosure:
-    """Return the enclosure if the stationary point is proven to be the solution."""
+    """Return the enclosure if the zero of the system is proven to be the solution; raise NotDecided otherwise."""
     K, Q, positive, _ = solution
     if not all(x > 0 for x in positive):
         raise NotDecided("a dual of a tight constraint may be zero")
@@ -259,9 +277,10 @@ def _proven(
     M = dual_matrix(rows.a_balls, rows.z_balls, duals)
     d, e, r = M.nrows(), M.ncols(), K.ncols()
     within = M.transpose() * M - V1 * V1.transpose() if e <= d else M * M.transpose() - U1 * U1.transpose()
-    # I − ``within`` has the eigenvalue 1 on the range of V1 (or U1), and 1 − σ² on its complement.
+    # With σ the singular values of M, I − ``within`` has the eigenvalue 1 on the range of V1 (or U1), and 1 − σ² on its
+    # complement.
     least = least_eigenvalue(identity(min(d, e)) - within)
-    # A lower bound of g up to a factor of 2 suffices, as g enters only bounds.
+    # A lower bound of the gap that is right up to a factor of 2 suffices, as the gap is used only in bounds.
     if not 2 * least.lower() > least.upper():
         raise NotDecided("a further singular value of Σ λ_j a_j z_jᵀ may be 1")
     gap = arb(1) if r == min(d, e) else 1 - (1 - least).nonnegative_part().sqrt()
@@ -293,10 +312,12 @@ def _in_units(
 
 
 def _least_singular_value(images: arb_mat) -> arb:
-    """Return τ, relatively precise for all scales of the rows: 1/τ² is the largest eigenvalue of (AᵀA)⁻¹.
+    """Return the least singular value of A = ``images``, precise relatively to its size.
+
+    It is computed from the largest eigenvalue of (AᵀA)⁻¹.
 
     Raises:
-        NotDecided: τ may be zero.
+        NotDecided: the singular value may be zero.
     """
     try:
         inverse = (images.transpose() * images).inv()
@@ -309,7 +330,11 @@ def _least_singular_value(images: arb_mat) -> arb:
 
 
 def _images(aU: arb_mat, zV: arb_mat, sizes: list[arb], support: list[int]) -> arb_mat:
-    """Return ⟨a_j z_jᵀ, U1 P V1ᵀ⟩ at an orthonormal basis P of the symmetric matrices, one row for each j ∈ S."""
+    """Return ⟨a_j z_jᵀ, U1 P V1ᵀ⟩ for an orthonormal basis of symmetric matrices P, one row for each j in ``support``.
+
+    ``aU`` and ``zV`` are the products of all a_j with U1 and of all z_j with V1, and the results are multiplied by
+    ``sizes``.
+    """
     r, half = aU.ncols(), 1 / arb(2).sqrt()
     images = []
     for j in support:

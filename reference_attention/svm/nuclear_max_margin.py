@@ -2,8 +2,9 @@
 
 C_⋆ = min ‖W‖_⋆ subject to (x_iα_i − x_it)ᵀ W z_i ≥ 1 for all i and t ≠ α_i. Its solution is algebraic, so it is
 enclosed in balls of 160 bits (:mod:`.nuclear_enclosure`) rather than computed over the rationals. Where data are
-degenerate (several solutions, a tight constraint without a dual, a singular value that happens to be 1), only C_⋆ is
-enclosed, by weak duality (:mod:`.nuclear_bounds`), and everything else is not decided.
+degenerate (several solutions, a tight constraint with dual 0, a further singular value 1 of M = Σ λ_it (x_iα_i − x_it)
+z_iᵀ for the duals λ), only C_⋆ is enclosed, by weak duality (:mod:`.nuclear_bounds`), and rank, support and uniqueness
+are not decided.
 
 Source: *Transformers as Support Vector Machines*, (Att-SVM⋆).
 """
@@ -33,15 +34,15 @@ Matrix = Float64[np.ndarray, "_ _"]
 
 @dataclass(frozen=True, eq=False)
 class NuclearMaxMargin:
-    """A solution of ATT-SVM⋆(α), with proven bounds of its value; the only solution unless the data are degenerate.
+    """A solution of ATT-SVM⋆(α), with proven bounds of C_⋆; the only solution unless the data are degenerate.
 
     Attributes:
         alpha: the chosen tokens, shape (n,).
         K, Q: factors of W = KQᵀ with KᵀK = QᵀQ, shapes (d, r) and (e, r); r is the rank of W if that is decided.
         duals: λ ≥ 0, zero at α, shape (n, T). C_⋆ = Σ λ_it and ‖Σ λ_it (x_iα_i − x_it) z_iᵀ‖_op = 1.
         margins: (x_iα_i − x_it)ᵀ W z_i, exactly 1.0 where λ_it > 0 is proven, +inf at α, shape (n, T).
-        bounds: C_⋆ from below and from above.
-        exact: the solution in balls, which proves that it is the only one; None where uniqueness is not decided.
+        bounds: proven lower and upper bound of C_⋆ = min ‖W‖_⋆.
+        exact: the solution in balls, proven to be the only one; None where uniqueness is not decided.
         undecided: the reason why the solution is not decided; empty where it is.
         rows: the constraints by their factors, in units in which C_⋆ is about 1.
 
@@ -66,7 +67,7 @@ class NuclearMaxMargin:
     rows: OuterRows = field(repr=False)
 
     def __repr__(self) -> str:
-        """Return norm, rank and the number of tight constraints, or the bounds where the solution is not decided."""
+        """Return norm, rank and number of tight constraints as text; if they are not decided, the bounds of C_⋆."""
         if self.exact is None:
             low, high = self.bounds
             return f"NuclearMaxMargin({low:.6g} ≤ ‖W‖_⋆ ≤ {high:.6g}; not decided: {self.undecided})"
@@ -103,7 +104,7 @@ class NuclearMaxMargin:
 
     @cached_property
     def support(self) -> Bool[np.ndarray, "n T"] | None:
-        """Return the mask of the constraints with λ_it > 0: exactly the tight constraints; None if not decided."""
+        """Return the mask of the constraints with λ_it > 0, which are the tight constraints; None if not decided."""
         if self.exact is None:
             return None
         mask = np.zeros(len(self.exact.duals), dtype=bool)
@@ -112,30 +113,30 @@ class NuclearMaxMargin:
 
     @property
     def gap(self) -> float | None:
-        """Return a lower bound of g = 1 − σ_{r+1}(M), M = Σ λ_it (x_iα − x_it) z_iᵀ; None where it is not decided."""
+        """Return a lower bound of 1 − σ_{r+1}(M), M = Σ λ_it (x_iα − x_it) z_iᵀ, r = rank W; None where not decided."""
         return None if self.exact is None else float(self.exact.gap.lower())
 
     @property
     def injectivity(self) -> float | None:
-        """Return a lower bound of τ; None where it is not decided.
+        """Return a lower bound of the least singular value of a map; None where it is not decided.
 
-        τ is the least singular value of P ↦ ((x_iα − x_it)ᵀ U1 P V1ᵀ z_i)_{(i,t)∈S} on symmetric matrices, S the
-        support.
+        The map is P ↦ ((x_iα − x_it)ᵀ U1 P V1ᵀ z_i)_{(i,t)} on symmetric matrices P, over the constraints with λ_it >
+        0; U1 and V1 are those of :attr:`face`.
         """
         return None if self.exact is None else float(self.exact.injectivity.lower())
 
     @cached_property
     def face(self) -> tuple[Matrix, Matrix] | None:
-        """Return U1 and V1, bases of the singular vectors of M of singular value 1; None where they are not decided.
+        """Return U1 and V1, bases of the singular vectors of M for its singular value 1; None where not decided.
 
-        All solutions have the form U1 P V1ᵀ with P ⪰ 0.
+        M is Σ λ_it (x_iα − x_it) z_iᵀ. All solutions have the form U1 P V1ᵀ with P ⪰ 0.
         """
         if self.exact is None:
             return None
         return _freeze(midpoints(self.exact.U1)), _freeze(midpoints(self.exact.V1))
 
     def primal_residual(self) -> float:
-        """Return an upper bound, in balls, of how far the least margin of the floats K, Q falls below 1."""
+        """Return an upper bound, in balls, of how far the least margin of KQᵀ is below 1, K and Q being floats."""
         with precision():
             rows = self.rows
             margins = margins_of(rows.a_balls, rows.z_balls, balls(self.K), balls(self.Q))
@@ -143,9 +144,9 @@ class NuclearMaxMargin:
             return max(0.0, *(float((1 - x * size).upper()) for x, size in zip(margins, sizes, strict=True)))
 
     def duality_gap(self) -> float:
-        """Return an upper bound, in balls, of (high − low)/high.
+        """Return an upper bound, in balls, of (high − low)/high for a lower and an upper bound of C_⋆.
 
-        low and high are the bounds of C_⋆ that weak duality gives at the floats K, Q and λ.
+        low and high are the bounds of C_⋆ by weak duality from K, Q and λ in floats.
         """
         low, high = _weak_duality(self.rows, self.K, self.Q, self.duals[self.rows.inputs, self.rows.tokens])
         with precision():
@@ -204,7 +205,7 @@ def _in_units(
 
 
 def _from_enclosure(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargin:
-    """Return the proven solution, each number rounded from its ball."""
+    """Return the proven solution, each number rounded from the midpoint of its ball."""
     margins = np.array([float(x.mid()) for x in exact.margins])
     return NuclearMaxMargin(
         alpha=rows.alpha,
@@ -220,9 +221,9 @@ def _from_enclosure(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargi
 
 
 def _from_point(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "N"], why: str) -> NuclearMaxMargin:
-    """Return the result that weak duality proves at a point, given in the units of ``rows``."""
+    """Return what weak duality proves from K, Q, λ in the units of ``rows``; ``why`` says why no more is decided."""
     least = float(np.min(np.vecdot(rows.a @ K, rows.z @ Q) / rows.b))
-    # Scale K and Q to a least margin of one, if it is positive.
+    # Scale K and Q to least margin one, if their least margin is positive.
     root = 2.0 ** (rows.unit / 2) / math.sqrt(least if least > 0 else 1.0)
     K, Q, duals = K * root, Q * root, np.ldexp(np.maximum(duals, 0.0), -rows.p - rows.q)
     low, high = _weak_duality(rows, K, Q, duals)
@@ -243,7 +244,7 @@ def _from_point(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray
 
 
 def _weak_duality(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "N"]) -> tuple[arb, arb]:
-    """Return proven bounds of C_⋆ in the units of the data."""
+    """Return a lower and an upper bound of C_⋆ from K, Q and λ in the units of ``rows``, proven by weak duality."""
     with precision():
         ones = [arb(2) ** int(-k) for k in rows.p + rows.q]
         scaled_duals = [arb(x) / bound for x, bound in zip(duals.tolist(), ones, strict=True)]

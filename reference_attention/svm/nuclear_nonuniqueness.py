@@ -1,9 +1,9 @@
-"""A second solution of ATT-SVM⋆, over the rationals: a proof that W_⋆ is not unique, for data of small fractions.
+"""A second solution of ATT-SVM⋆, over the rationals: a proof of non-uniqueness, for data of small fractions.
 
-W and λ in floats are rounded to fractions. The fractions are optimal if margins are at least 1, λ ≥ 0, I − MᵀM ⪰ 0, and
-W = MS with S = MᵀW ⪰ 0 of trace Σλ, because then ‖W‖_⋆ = tr S = Σλ. If for some symmetric D ≠ 0 in the range of S, MD
-has margin 0 on all tight constraints, then M(S + tD) is another solution for small t: its norm is tr S + tΣλ_j⟨G_j, MD⟩
-= tr S.
+The problem is min ‖W‖_⋆ with margins ⟨G_j, W⟩ ≥ 1, G_j = a_j z_jᵀ, duals λ_j and M = Σ λ_j G_j. W and λ in floats are
+rounded to fractions. The fractions are optimal if margins are at least 1, λ ≥ 0, I − MᵀM ⪰ 0, and W = MS with S = MᵀW ⪰
+0 of trace Σλ_j, because then ‖W‖_⋆ = tr S = Σλ_j. If MD has margin 0 on all tight constraints for some symmetric D ≠ 0
+in the range of S, then M(S + tD) is another solution for small t: its norm is tr S + tΣλ_j⟨G_j, MD⟩ = tr S.
 
 Source: *Transformers as Support Vector Machines*, (Att-SVM⋆).
 """
@@ -20,14 +20,14 @@ from reference_attention.exact import rational_matrix
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 
 LARGEST_DENOMINATOR = 64
-"""Largest denominator of the fractions that are tried; a float solution differs from such a fraction by a rounding."""
+"""Largest denominator of the fractions to which floats are rounded."""
 HALVINGS = 12
-"""Number of values t = 1, ½, … that are tried; some t is small enough unless the solution is nearly on the boundary of
-its face."""
+"""Number of values t = 1, ½, ¼, … that are tried; some of them is small enough unless the solution is nearly on the
+boundary of the set of solutions."""
 
 
 def two_nuclear_solutions(svm: NuclearMaxMargin) -> tuple[fmpq_mat, fmpq_mat] | None:
-    """Return two different solutions, (d, e) each; None if the search fails, which proves nothing."""
+    """Return two different solutions over the rationals, (d, e) each; None if the search fails (no proof)."""
     rows = svm.rows
     chosen, tokens = rows.keys.tokens[rows.inputs, svm.alpha[rows.inputs]], rows.keys.tokens[rows.inputs, rows.tokens]
     a, z = rational_matrix(chosen) - rational_matrix(tokens), rational_matrix(rows.keys.queries[rows.inputs])

@@ -1,12 +1,14 @@
-"""The bordered square system of the nuclear-norm SVM.
+"""A square system of equations for the solution of the nuclear-norm SVM, for a guess of its rank and tight constraints.
 
-For a rank r and a support S, the unknowns are K (d × r), Q (e × r), λ_S and an antisymmetric Ω (r × r), and the
+The problem is min ‖W‖_⋆ subject to ⟨a_j z_jᵀ, W⟩ ≥ b_j, with duals λ_j. For a rank r of W and a support S, the set of j
+with λ_j > 0, the unknowns are K (d × r) and Q (e × r) with W = KQᵀ, λ on S, and an antisymmetric Ω (r × r). The
 equations are
 
     MQ − K + KΩ = 0,   MᵀK − Q = 0,   ⟨a_j z_jᵀ, KQᵀ⟩ = b_j (j ∈ S),   K0ᵀK = KᵀK0,   M = Σ_S λ_j a_j z_jᵀ.
 
-The equation K0ᵀK = KᵀK0 fixes the rotation KU, QU of the factors; Ω makes the system square. Where KᵀK ≻ 0, Ω is 0 at a
-solution: KᵀK(I − Ω) = KᵀMQ = QᵀQ is symmetric, so KᵀKΩ + ΩKᵀK = 0, a Lyapunov equation, which has no other solution.
+For a given K0, the equation K0ᵀK = KᵀK0 selects one of the pairs KU, QU, U orthogonal, which have the same W; Ω gives
+as many unknowns as equations. Where KᵀK ≻ 0, Ω is 0 at a solution: KᵀK(I − Ω) = KᵀMQ = QᵀQ is symmetric, so KᵀKΩ + ΩKᵀK
+= 0, a Lyapunov equation, whose only solution is 0.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ Entries = Float64[np.ndarray, "_"]
 
 @dataclass(frozen=True, eq=False)
 class NuclearSystem:
-    """The system for the rows of the support.
+    """The system of the module for given constraints j ∈ S, s of them.
 
     A vector of unknowns contains K and Q by rows, λ, and the entries of Ω above its diagonal.
 
     Attributes:
-        a, z: the factors of the rows, shapes (s, d) and (s, e).
-        b: shape (s,).
+        a, z: the factors a_j and z_j of the constraints, shapes (s, d) and (s, e).
+        b: the required margins b_j, shape (s,).
         exact: a, z and b in balls.
         anchor: K0, shape (d, r).
     """
@@ -46,7 +48,7 @@ class NuclearSystem:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Return d, e, r and s."""
+        """Return d, e, r and s (see the module and the class)."""
         return (*self.anchor.shape[:1], self.z.shape[1], self.anchor.shape[1], len(self.b))
 
     @property
@@ -56,19 +58,19 @@ class NuclearSystem:
         return (d + e) * r + s + r * (r - 1) // 2
 
     def arrays(self, x: Vector) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Entries, Entries]:
-        """Return K, Q, λ and the entries of Ω."""
+        """Return K, Q, λ and the entries of Ω above its diagonal."""
         d, e, r, s = self.sizes
         K, Q, duals, omega = np.split(x, np.cumsum([d * r, e * r, s]))
         return K.reshape(d, r), Q.reshape(e, r), duals, omega
 
     def ball_arrays(self, x: Sequence[arb]) -> tuple[arb_mat, arb_mat, Sequence[arb], Sequence[arb]]:
-        """Return K, Q, λ and the entries of Ω in balls."""
+        """Return K, Q, λ and the entries of Ω above its diagonal, in balls."""
         d, e, r, s = self.sizes
         k, q = d * r, (d + e) * r
         return arb_mat(d, r, x[:k]), arb_mat(e, r, x[k:q]), x[q : q + s], x[q + s :]
 
     def residual(self, x: Vector) -> Vector:
-        """Return the left sides of the equations minus the right sides."""
+        """Return the left sides of the equations minus the right sides, as a vector."""
         K, Q, duals, omega = self.arrays(x)
         M, overlap = (self.a * duals[:, None]).T @ self.z, self.anchor.T @ K
         above = np.triu_indices(len(overlap), 1)
@@ -79,7 +81,7 @@ class NuclearSystem:
         return np.concatenate([part.ravel() for part in parts])
 
     def ball_residual(self, x: Sequence[arb]) -> list[arb]:
-        """Return the residual in balls."""
+        """Return the left sides of the equations minus the right sides, in balls."""
         K, Q, duals, omega = self.ball_arrays(x)
         a, z, b = self.exact
         M, overlap = dual_matrix(a, z, duals), balls(self.anchor).transpose() * K
@@ -93,7 +95,7 @@ class NuclearSystem:
         return [*first.entries(), *second.entries(), *margins, *(overlap[i, j] - overlap[j, i] for i, j in above)]
 
     def derivative(self, x: Vector) -> Float64[np.ndarray, "k k"]:
-        """Return the derivative of the residual."""
+        """Return the derivative of :meth:`residual` with respect to the unknowns."""
         d, e, r, s = self.sizes
         K, Q, duals, omega = self.arrays(x)
         M, eye = (self.a * duals[:, None]).T @ self.z, np.eye(r)

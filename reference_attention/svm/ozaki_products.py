@@ -1,7 +1,8 @@
-"""Products of matrices to a hundred bits by the Ozaki scheme: BLAS sums products of slices of numbers exactly.
+"""Products of matrices to a hundred bits by the Ozaki scheme: exact sums of products of short pieces of the numbers.
 
-A slice has so few bits that a sum of d products of two of them fits into the 53 bits of a float, whatever the order of
-summation. The parts that the slices omit are bounded.
+Numbers are cut into slices: integers of so few bits that a sum of d products of two slices fits into the 53 bits of a
+float. So BLAS, in whatever order it sums, computes products of matrices of slices exactly. The rest of a number, below
+its last slice, is bounded.
 
 References: K. Ozaki, T. Ogita, S. Oishi, S. M. Rump, *Error-free transformations of matrix multiplication by using fast
 routines of matrix multiplication and its applications*, Numerical Algorithms 59 (2012).
@@ -17,16 +18,16 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 KEPT = 110
-"""Least number of bits below the largest entry that slices keep."""
+"""Least number of bits of a number, counted from the highest bit of the largest number, that its slices contain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Twice:
-    """Numbers as unevaluated sums of two floats, the second below a rounding of the first; of any shape.
+    """Numbers as unevaluated sums of two floats, high + low with ``low`` below a rounding of ``high``; of any shape.
 
     Attributes:
-        high, low: the two floats.
-        error: largest absolute distance of a sum from the number that it represents, the same bound for all entries.
+        high, low: the two floats of each number.
+        error: an upper bound, the same for all entries, of the distance of a sum from the number that it represents.
     """
 
     high: Float64[np.ndarray, "*shape"]
@@ -34,7 +35,7 @@ class Twice:
     error: float = 0.0
 
     def round_within(self, error: Float64[np.ndarray, "*shape"] | float) -> Float64[np.ndarray, "*shape"] | None:
-        """Return each number rounded to a float; None if numbers within ``error`` of an entry round differently."""
+        """Return each number rounded to a float; None if a number within ``error`` of an entry rounds differently."""
         radius = error * (1 + 2.0**-40) + np.abs(self.low) * 2.0**-52
         low, high = self.high + (self.low - radius), self.high + (self.low + radius)
         return low if np.array_equal(low, high) else None
@@ -47,7 +48,7 @@ class Twice:
 def two_sum(
     a: Float64[np.ndarray, "*shape"], b: Float64[np.ndarray, "*#shape"]
 ) -> tuple[Float64[np.ndarray, "*shape"], Float64[np.ndarray, "*shape"]]:
-    """Return a + b rounded, and the rounding error, exactly (Knuth)."""
+    """Return a + b rounded to floats, and the rounding errors, exactly (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -55,11 +56,12 @@ def two_sum(
 
 @dataclass(frozen=True)
 class Grid:
-    """The number and length of the slices for sums of ``terms`` products.
+    """The number and length of slices for exact sums of ``terms`` products.
 
     Attributes:
         terms: largest number of products in a sum.
-        bits, slices: bits of a slice, and number of slices.
+        bits: number of bits of a slice.
+        slices: number of slices of a number.
     """
 
     terms: int
@@ -68,25 +70,26 @@ class Grid:
 
     @classmethod
     def for_sums_of(cls, terms: int) -> Grid:
-        """Return the grid with as many bits per slice as fit."""
+        """Return the grid with as many bits per slice as allow exact sums of ``terms`` products."""
         bits = (53 - terms.bit_length()) // 2
         return cls(terms, bits, -(-KEPT // bits))
 
     @property
     def error(self) -> float:
-        """Return a bound of the error of a sum of products of numbers of absolute value at most one.
+        """Return a bound of the error of a sum of ``terms`` products of numbers of absolute value at most one.
 
-        The bound covers the parts of each factor that are cut off, the products of slices that are not computed, and
-        the roundings of the result.
+        The bound covers the rests of numbers below their last slices, the products of slices that are too small to be
+        computed, and the roundings of the result.
         """
         return self.terms * ((2 * self.slices + 3) * 2.0 ** (-self.bits * self.slices) + 2.0**-100)
 
     def cut(
         self, high: Float64[np.ndarray, "*shape"], low: Float64[np.ndarray, "*shape"]
     ) -> Float64[np.ndarray, "k *shape"]:
-        """Return integers q_0, q_1, … of at most 2^bits with high + low = Σ q_a 2^(−bits (a + 1)) up to 2^(−bits k).
+        """Return integers q_0, q_1, … of at most 2^bits with high + low = Σ_a q_a 2^(−bits (a + 1)), up to 2^(−bits k).
 
-        The absolute values of ``high`` must be at most one, and those of ``low`` at most a rounding of ``high``.
+        The k integers q_a are the slices. Absolute values of ``high`` must be at most one, and those of ``low`` at most
+        a rounding of ``high``.
         """
         slices = np.empty((self.slices, *high.shape))
         base = 2.0**self.bits
@@ -100,7 +103,11 @@ class Grid:
     def sum_products(
         self, products: Float64[np.ndarray, "k m k"], less: Float64[np.ndarray, "m"] | None = None
     ) -> Twice:
-        """Return Σ_ab products[a, :, b] 2^(−bits (a + b + 2)), minus ``less``, which must be at most ``terms``."""
+        """Return Σ_ab products[a, :, b] 2^(−bits (a + b + 2)) minus ``less``.
+
+        ``products`` holds the products of the slices a of one number with the slices b of another, summed over terms.
+        The absolute values of ``less`` must be at most ``terms``.
+        """
         first, second, starts = self._levels
         levels = np.add.reduceat(products[first, :, second].astype(np.int64), starts, axis=0)
         if less is not None:
@@ -120,12 +127,12 @@ class Grid:
 
     @cached_property
     def _levels(self) -> tuple[Int64[np.ndarray, "p"], Int64[np.ndarray, "p"], Int64[np.ndarray, "k"]]:
-        """Return the pairs (a, b) with a + b < slices, ordered by a + b, and where each value of a + b begins."""
+        """Return the pairs (a, b) with a + b < slices, ordered by a + b, and the index where each sum begins."""
         pairs = np.array([(a, level - a) for level in range(self.slices) for a in range(level + 1)])
         return pairs[:, 0], pairs[:, 1], np.cumsum(np.arange(self.slices))
 
     def _subtract(self, levels: Int64[np.ndarray, "k m"], less: Float64[np.ndarray, "m"]) -> None:
-        """Subtract ``less`` from the sums of products, slice by slice, in place."""
+        """Subtract ``less`` from ``levels``, the sums of products for each a + b, in place."""
         remainder = less * 4.0**self.bits
         for level in levels:
             whole = np.rint(remainder)

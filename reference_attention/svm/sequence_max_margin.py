@@ -22,27 +22,29 @@ from reference_attention.svm.certificate import KeyRows
 from reference_attention.svm.least_norm import least_norm
 
 Place = tuple[int, int, int]
-"""The indices of a problem, of one of its inputs, and of a token of this input."""
+"""Three indices: of a problem, of one of its inputs, and of a token of this input."""
 
 PartKeys = Float64[np.ndarray, "_n _t d"] | OuterKeys
-"""Keys of one of several problems, given as an array or by their factors."""
+"""The keys of one of several problems, as an array (n, T, d) or by their factors."""
 
 
 class StackedRows:
-    """The rows k_iα_i − k_it of several problems in a common unit, as :class:`reference_attention.svm.least_norm.Rows`.
+    """The rows k_iα_i − k_it of several problems, scaled by one power of two.
+
+    The class implements :class:`reference_attention.svm.least_norm.Rows`.
 
     Args:
-        parts: the rows of each problem, all of one dimension.
+        parts: the rows of each problem, all of the same length d.
 
     Attributes:
-        floats: the rows, shape (m, d).
-        shift: the exponent for which ``integers(…) = 2^shift · floats`` before rounding.
-        unit: the exponent for which ``integers(…)`` are 2^−unit times the rows as given.
+        floats: the scaled rows, shape (m, d).
+        shift: the exponent with ``integers(…) = 2^shift · floats``, up to the rounding of ``floats``.
+        unit: the exponent with ``integers(…) = 2^−unit (k_iα_i − k_it)``, for the keys as given.
         places: the problem, the input and the token of each row.
     """
 
     def __init__(self, parts: Sequence[KeyRows]) -> None:
-        """Bring the rows of all parts to one scale, stack them, and note where each comes from."""
+        """Scale the rows of all problems by the same power of two and stack them."""
         self._parts = parts
         self.unit = min(part.unit for part in parts)
         scale = max(part.scale for part in parts)
@@ -53,7 +55,7 @@ class StackedRows:
         self.places: list[Place] = [(q, *part.pair(j)) for q, part in enumerate(parts) for j in range(len(part.floats))]
 
     def integers(self, indices: Sequence[int]) -> fmpz_mat:
-        """Return the exact rows with the given indices, divided by 2^unit, shape (len(indices), d)."""
+        """Return the rows with the given indices as exact integers in units of 2^unit, shape (len(indices), d)."""
         entries: list[int] = []
         for j in indices:
             q, i, t = self.places[j]
@@ -62,14 +64,14 @@ class StackedRows:
         return fmpz_mat(len(indices), self.floats.shape[1], entries)
 
     def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return the rows of :meth:`integers`, and ``shift``."""
+        """Return the rows of :meth:`integers`, and the exponent ``shift``."""
         return self.integers(indices), self.shift
 
     def twice(self, indices: Sequence[int]) -> None:
         """Return None: the rows are not available as sums of two floats."""
 
     def spread(self, values: Any, chosen: Any) -> tuple[Any, ...]:
-        """Return row values as an (n, T) array per problem, with ``chosen`` at the tokens α."""
+        """Return a read-only array (n, T) per problem, the value of each row at its (i, t), and ``chosen`` at α."""
         ends = np.cumsum([len(part.floats) for part in self._parts])[:-1]
         split = np.split(np.asarray(values), ends)
         return tuple(part.spread(part_values, chosen) for part, part_values in zip(self._parts, split, strict=True))
@@ -77,16 +79,16 @@ class StackedRows:
 
 @dataclass(frozen=True, eq=False)
 class SequenceMaxMargin:
-    """The solution of ATT-SVM over several problems, exact.
+    """The solution W^mm of ATT-SVM over several problems, exact; p is vec(W^mm), or the prompt.
 
     Attributes:
-        alpha: the chosen tokens, (n,) per problem.
-        p: vec(W^mm), each entry the exact one rounded once, shape (d,).
+        alpha: the chosen token α_i of each input, (n,) per problem.
+        p: the solution, each entry the exact one rounded once, shape (d,).
         margins: (k_iα_i − k_it)·p, up to rounding, +inf at α; (n, T) per problem.
         neighbours: whether the margin is exactly 1, decided over the rationals; False at α; (n, T) per problem.
         duals: λ ≥ 0 with p = Σ λ_it (k_iα_i − k_it), zero where the margin exceeds 1; (n, T) per problem.
-        exact_p: p, d rationals.
-        exact_duals: the positive λ, by problem, input and token.
+        exact_p: p, as d rationals.
+        exact_duals: the positive λ, by the indices of problem, input and token.
     """
 
     alpha: tuple[Int64[np.ndarray, "_n"], ...]
@@ -110,11 +112,11 @@ class SequenceMaxMargin:
 
 @dataclass(frozen=True, eq=False)
 class SequenceInfeasible:
-    """A proof that no p satisfies the constraints of all problems: Σ λ (k_iα_i − k_it) = 0.
+    """A proof that no p satisfies the constraints of all problems: λ ≥ 0, not all 0, with Σ λ (k_iα_i − k_it) = 0.
 
     Attributes:
         alpha: the chosen tokens, (n,) per problem.
-        exact: the positive λ, by problem, input and token.
+        exact: the positive λ, by the indices of problem, input and token.
     """
 
     alpha: tuple[Int64[np.ndarray, "_n"], ...]

@@ -1,9 +1,10 @@
-"""A W of nearly the largest margin min g_j·W among the W with ‖W‖_op ≤ 1, and duals, in floats.
+"""A W of nearly the largest margin min_j g_j·W among the W with ‖W‖_op ≤ 1, and its duals λ_j, in floats.
 
-Newton's method minimises the barrier −s/μ − log det(I − WᵀW) − Σ log(g_j·W − s), in vec(W) and s, for falling μ. At its
-minimum λ_j = μ/(g_j·W − s) adds up to 1 and ‖Σ λ_j g_j‖_⋆ − s ≤ (N + 2 min(d, e)) μ. Steps are computed along singular
-vectors of W, in units in which the Hessian of −log det is 2 (I + σ_a σ_b P), where σ_a are the singular values and P
-exchanges the entries (a, b) and (b, a).
+g_j are N matrices of the shape (d, e) of W. Newton's method minimises the barrier −s/μ − log det(I − WᵀW) − Σ log(g_j·W
+− s), in vec(W) and s, for decreasing μ. At its minimum, the duals λ_j = μ/(g_j·W − s) have the sum 1, and ‖Σ λ_j g_j‖_⋆
+− s ≤ (N + 2 min(d, e)) μ. Steps are computed in the coordinates of the singular vectors of W. Scaled suitably, the
+Hessian of −log det is 2 (I + σ_a σ_b P) there, where σ_a are the singular values of W and P exchanges the entries (a,
+b) and (b, a).
 
 References: Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
 """
@@ -20,22 +21,23 @@ Matrix = Float64[np.ndarray, "d e"]
 Duals = Float64[np.ndarray, "N"]
 
 FIRST, USEFUL, LAST, FACTOR = 0.1, 1.5e-7, 0.9e-9, 0.1
-"""The first μ, the largest μ whose point is accepted, and the last μ, in units of a margin that is attained; the factor
-by which μ is multiplied."""
+"""The first weight μ of the barrier, the largest μ whose minimum is accepted as result, and the last μ, all in units of
+the margin of the start W; and the factor by which μ is multiplied."""
 INSIDE = 0.9
-"""Value of ‖W‖_op at the first W, and largest share of the way to the boundary that a step may go."""
+"""Value of ‖W‖_op at the start W, and largest share of the way to the domain's boundary that a step may go."""
 STEPS, HALVINGS = 30, 40
-"""Largest number of Newton steps per μ (three to six are usually taken), and of halvings of a step."""
+"""Largest number of Newton steps for one μ (three to six are usually enough), and of halvings of a step."""
 CENTRED = 0.3
-"""Newton decrement below which μ is decreased: there Newton's method converges quadratically."""
+"""Newton decrement (the length of a step in the norm of the Hessian) below which μ is decreased: there Newton's method
+converges quadratically."""
 
 
 def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> tuple[Matrix, Duals] | None:
-    """Return W and λ ≥ 0; None where rounding leads out of the barrier's domain before μ is small enough.
+    """Return W and its duals λ ≥ 0; None where rounding leads out of the barrier's domain before μ is small enough.
 
     Args:
-        rows: vec(g_j).
-        feasible: a W of positive margins.
+        rows: the rows vec(g_j).
+        feasible: a W whose margins g_j·W are all positive.
     """
     W = INSIDE * feasible / np.linalg.norm(feasible, ord=2)
     unit = float((rows @ W.ravel()).min())
@@ -48,7 +50,7 @@ def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> t
         if centred is None:
             break
         point, duals = centred, barrier.duals(centred, mu)
-        # For the last μ rounding may widen the gap again, so the point of the smallest gap is kept.
+        # Rounding may widen the duality gap again for the last μ, so the point with the smallest gap is kept.
         if mu <= USEFUL and (gap := barrier.gap(point, duals)) < least:
             best, least = (point[:-1].reshape(W.shape), duals), gap
         mu *= FACTOR
@@ -57,25 +59,26 @@ def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> t
 
 @dataclass(frozen=True, eq=False)
 class _Barrier:
-    """The barrier at points (vec(W), s)."""
+    """The barrier of the module as a function of points (vec(W), s)."""
 
     rows: Float64[np.ndarray, "N k"]
     shape: tuple[int, int]
 
     @cached_property
     def _exchanges(self) -> tuple[Int64[np.ndarray, "r"], Int64[np.ndarray, "r"]]:
-        """Return the places of the entries (a, b) and (b, a) with a, b < min(d, e)."""
+        """Return the indices in vec(W) of the entries (a, b) with a, b < min(d, e), and of the entries (b, a)."""
         places = np.arange(self.rows.shape[1]).reshape(self.shape)[: min(self.shape), : min(self.shape)]
         return places.ravel(), places.T.ravel()
 
     def slacks(self, point: Float64[np.ndarray, "l"]) -> Duals:
-        """Return g_j·W − s."""
+        """Return the amounts g_j·W − s by which margins exceed s."""
         return np.asarray(self.rows @ point[:-1] - point[-1])
 
     def duals(self, point: Float64[np.ndarray, "l"], mu: float) -> Duals:
-        """Return the λ that one more Newton step would give, to first order.
+        """Return the duals λ_j = μ/(g_j·W − s) after one more Newton step, to first order in the step.
 
-        The slacks at the point have few correct digits; λ computed from them would make Σ λ_j g_j inaccurate.
+        The slacks g_j·W − s at the point itself have few correct digits; Σ λ_j g_j computed from them would be
+        inaccurate.
         """
         step, _ = self._newton(point, mu)
         slacks = self.slacks(point)
@@ -83,7 +86,7 @@ class _Barrier:
         return np.asarray(np.maximum(mu / slacks * (1 - relative_changes), 0.0))
 
     def gap(self, point: Float64[np.ndarray, "l"], duals: Duals) -> float:
-        """Return the relative gap between ‖Σ λ_j g_j‖_⋆/Σ λ_j and min g_j·W/‖W‖_op; ∞ where these are no bounds."""
+        """Return the relative gap between ‖Σ λ_j g_j‖_⋆/Σ λ_j and min g_j·W/‖W‖_op; ∞ where they bound no margin."""
         size = float(np.linalg.norm(point[:-1].reshape(self.shape), ord=2))
         margin, total = float((self.rows @ point[:-1]).min()) / size, float(duals.sum())
         if not (margin > 0 and 0 < total < np.inf):
@@ -128,7 +131,7 @@ class _Barrier:
         return np.append(matrix_step.ravel(), step[-1]), float(np.sqrt(abs(step @ gradient)))
 
     def _length(self, point: Float64[np.ndarray, "l"], step: Float64[np.ndarray, "l"]) -> float:
-        """Return a share of the step, at most 1, that keeps some distance from the boundary of the domain."""
+        """Return a share of the step, at most 1, with which the point stays clear of the domain's boundary."""
         length = 1.0
         for _ in range(HALVINGS):
             if self._is_inside(point + length / INSIDE * step):
