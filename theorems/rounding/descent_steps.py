@@ -1,7 +1,7 @@
-"""Claims that each step of a run is a (normalized) gradient step, up to rounding.
+"""Claims that each step of a run is a step of (normalized) gradient descent, up to rounding.
 
-Bounds on iterates do not show how the iterates were computed. These claims compare each step with the gradient at its
-first point.
+Bounds on iterates do not show how the iterates were computed. These claims compare each step from p(t) to p(t+1) with
+the gradient at p(t).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ STEP_ROUNDING = tolerance(
 )
 
 LARGEST_EXPONENT = 700.0
-"""The largest logarithm of a step: float64 cannot represent longer steps, so no run takes them."""
+"""Largest logarithm of a step's length; longer steps are outside float64, so no run takes them."""
 
 
 def starts_claim(
     name: str, points: Float64[np.ndarray, "..."], starts: Float64[np.ndarray, "..."], steps: int
 ) -> Claim:
-    """Return the claim that a run consists of p(0), …, p(steps), and that p(0) is the start, bit by bit.
+    """Return the claim that a run has the iterates p(0), …, p(steps), and that p(0) is the given start, bit by bit.
 
     Args:
         name: the name of the claim.
-        points: the iterates, (steps+1, *b, d).
-        starts: the starts given to the loop, (*b, d).
+        points: the iterates of the run, (steps+1, *b, d).
+        starts: the starts given to the training loop, (*b, d).
         steps: the requested number of steps.
     """
     wrong = ""
@@ -58,7 +58,7 @@ def steps_claim(
     *,
     normalized: bool = False,
 ) -> Claim:
-    """Return the claim that p(t+1) = p(t) − η∇L(p(t)), or p(t) − η∇L(p(t))/‖∇L(p(t))‖, to rounding.
+    """Return the claim that p(t+1) = p(t) − η∇L(p(t)), or p(t) − η∇L(p(t))/‖∇L(p(t))‖, up to rounding.
 
     Args:
         name: the name of the claim.
@@ -66,14 +66,14 @@ def steps_claim(
         after: p(t+1), (*b, d).
         gradient: ∇L(p(t)) e^{−log_scale} with the error that a correct gradient may have, (*b, d); see
             :meth:`theorems.rounding.attention_at.AttentionAt.gradient_of`.
-        log_scale: the log scale of ``gradient``, (*b,).
-        log_step: log η, which broadcasts against ``log_scale``.
+        log_scale: the logarithm of the unit of ``gradient``, (*b,).
+        log_step: log η of the step size, which broadcasts against ``log_scale``.
         normalized: True if the gradient is divided by its norm.
     """
     size = norm(gradient, axis=-1)
     if normalized:
-        # A zero gradient must give no step. A gradient that may be zero has no known direction, so that any step is
-        # accepted.
+        # A zero gradient must give no step. If the gradient may be zero within its error, its direction is unknown, and
+        # any step is accepted.
         zero = np.all(value_of(gradient) == 0, axis=-1) & np.all(gradient.error == 0, axis=-1)
         log_factor = np.where(zero, -np.inf, exact(log_step) - np.log(np.where(zero, 1.0, size)))
     else:

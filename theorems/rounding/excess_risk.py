@@ -1,6 +1,7 @@
 """The excess of the risk L(p) over L_α = (1/n) Σ_i ℓ(γ_iα_i), the risk of selecting α, accurate at any norm of p.
 
-Apart from ℓ, the formula is independent of :func:`reference_attention.risk.log_excess_risk`, which is under test.
+Apart from the loss ℓ, the formula is independent of :func:`reference_attention.risk.log_excess_risk`, which is under
+test.
 """
 
 from __future__ import annotations
@@ -21,22 +22,23 @@ from theorems.rounding.sized_numbers import Sized
 
 
 def excess(problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"]) -> Sized:
-    """Return (1/n) Σ_i (ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i)), δ_i = Σ_t s_it (γ_iα_i − γ_it), (b,) for points (b, d).
+    """Return the excess of the risk over that of selecting α, (b,), at points (b, d).
 
-    If δ_i is known with an error of e, the value of ℓ lies between the values for δ_i − e and δ_i + e, because ℓ
-    decreases.
+    The excess is (1/n) Σ_i (ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i)), where δ_i = Σ_t s_it (γ_iα_i − γ_it) is how far the output of
+    input i is below γ_iα_i. If δ_i is known up to an error e, the value of ℓ lies between its values for δ_i − e and
+    δ_i + e, because ℓ decreases.
     """
     return excess_at(AttentionAt(problem, points), alpha)
 
 
 def excess_at(at: AttentionAt, alpha: Int64[np.ndarray, "n"], *, from_logarithms: bool = False) -> Sized:
-    """Return :func:`excess`, (b,), computed from attention that is already evaluated at the points.
+    """Return :func:`excess` at the points at which ``at`` evaluated attention, (b,).
 
     Args:
         at: attention at the points.
         alpha: the selected tokens, (n,).
-        from_logarithms: True to add the relative error 2⁻⁵² (1 + |log δ_i|) that δ_i has in an implementation that
-            computes it from its rounded logarithm.
+        from_logarithms: True to add to δ_i (see :func:`excess`) the relative error 2⁻⁵² (1 + |log δ_i|) of an
+            implementation that computes δ_i from its rounded logarithm.
     """
     problem, log_weights = at.problem, at.log_weights
     chosen_scores = exact(problem.scores[np.arange(problem.n), alpha])
@@ -67,7 +69,7 @@ def excess_of(
     alpha: Int64[np.ndarray, "n"],
     claim: str,
 ) -> Sized:
-    """Return L(p) − L_α under test, with the error of a correct implementation: twice that of :func:`excess_at`.
+    """Return L(p) − L_α under test, with the error that a correct one may have: twice that of :func:`excess_at`.
 
     Args:
         under_test: the implementation whose ``log_excess_risk`` is called.
@@ -85,7 +87,7 @@ def excess_of(
 
 
 def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.ndarray, "n"], claim: str) -> Sized:
-    """Return :func:`excess_of`, (b,), computed from attention that is already evaluated at the points."""
+    """Return :func:`excess_of` at the points at which ``at`` evaluated attention, (b,)."""
     sign, log_size = _reported_excess(under_test, at.problem, at.points, alpha, claim)
     ours = excess_at(at, alpha, from_logarithms=True)
     scale, error = ours.log_unit, ours.x.error
@@ -96,17 +98,17 @@ def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.nd
     allowed = 2 * (np.where(finite, error, 0.0) * np.exp(exact(scale) - unit))
     lost = _report_rounding(log_size)
     with np.errstate(over="ignore"):
-        # If the logarithm has an error ``lost`` > 1, the true size may be far above x, which may have underflowed to 0.
+        # If the logarithm has an error ``lost`` ≥ 1, the true size may be far above x, which may have underflowed to 0.
         widest = np.exp(log_size - unit + 2 * lost)
         reported = np.where(lost < 1, np.abs(x.value) * np.expm1(np.minimum(lost, 1.0)), widest)
     return Sized.of(x.widen(np.where(finite, allowed.value + allowed.error + reported, np.inf)), unit)
 
 
 def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers, claim: str) -> Numbers:
-    """Return log(L(p) − L_opt) under test, (b,) for points (b, d), where opt is strictly best in each input.
+    """Return log(L(p) − L_opt) under test, (b,) for points (b, d); the optimal token must be unique in each input.
 
     Raises:
-        NotANumber: the difference is not positive, although rounding cannot be the reason.
+        NotANumber: L(p) − L_opt under test is not positive, and rounding cannot be the reason.
     """
     sign, log_size = _reported_excess(under_test, problem, points, problem.optimal, claim)
     ours = excess_at(AttentionAt(problem, points), problem.optimal, from_logarithms=True).log
@@ -117,14 +119,14 @@ def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers,
 
 
 def _report_rounding(log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
-    """Return a bound of the rounding error of adding log ℓ' and log n to a logarithm: half a spacing per addition."""
+    """Return a bound of the rounding error of adding log ℓ' and log n to a logarithm, half a spacing per addition."""
     return EPS * np.where(np.isfinite(log_size), np.abs(log_size), 0.0)
 
 
 def _reported_excess(
     under_test: Implementation, problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"], claim: str
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """Return sign and logarithm of L(p) − L_α under test."""
+    """Return the sign and the logarithm of |L(p) − L_α| under test; raise NotANumber if they are not finite."""
     theirs = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, value_of(points), alpha)
     sign, log_size = (np.asarray(x, dtype=np.float64) for x in theirs)
     if not (np.isfinite(sign).all() and (log_size < np.inf).all()):

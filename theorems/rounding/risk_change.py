@@ -13,11 +13,12 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 def risk_change(at: AttentionAt, steps: Numbers) -> Bounded:
     """Return (L(p + h) − L(p)) e^{−log_scale}, (b,), for the points p of ``at`` and ``steps`` h, (b, d).
 
-    Let r be the token of the largest logit at p, Δ_t = (k_t − k_r)·h and f = γᵀs. The weights at p + h are s_t
-    e^{Δ_t}/Z. Hence the output loses δ = f(p) − f(p + h) = −Σ_t s_t (γ_t − f) expm1(Δ_t)/Z, and the risk rises by ℓ(f −
-    δ) − ℓ(f). This rise is enclosed by the excess of the loss where the sign of δ is certain, and by |ℓ'(ξ)| δ, with ξ
-    between f − δ and f, where δ is so small that this enclosure is narrower. The result has an infinite error where a
-    step changes a logit difference so much that its exponential has no digits left.
+    Let r be the token of the largest logit at p, Δ_t = (k_t − k_r)·h and f = γᵀs the output. The weights at p + h are
+    s_t e^{Δ_t}/Z with Z = Σ_t s_t e^{Δ_t}. Hence the output decreases by δ = f(p) − f(p + h) = −Σ_t s_t (γ_t − f)
+    expm1(Δ_t)/Z, and the risk rises by ℓ(f − δ) − ℓ(f). The rise is bounded in two ways, and the narrower bounds are
+    used: by the loss's formula for ℓ(f − δ) − ℓ(f), which needs the sign of δ, and by |ℓ'(ξ)| δ with ξ between f − δ
+    and f, which is narrow for small δ. The error bound is infinite where a logit difference changes so much that its
+    exponential has no correct digits.
     """
     loss = at.problem.loss
     grown: Any = np.expm1(at.products(steps))

@@ -1,4 +1,4 @@
-"""The risk that an implementation returns, with the error that a correct one may have."""
+"""The risk computed by the implementation under test, with the error that a correct implementation may have."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from theorems.rounding.attention_at import AttentionAt
 
 
 def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Bounded:
-    """Return the risk under test, (b,), with the error of a correct implementation, which is ∞ where L overflows.
+    """Return the risk under test, (b,), with the error that a correct one may have; the error is ∞ where L overflows.
 
     Args:
         at: attention at the points.
-        under_test: the implementation.
+        under_test: the implementation whose ``risk`` is called.
         claim: the name of the claim that is falsified by :class:`NotANumber` or undecided by :class:`Undecided`.
         form: the form of that claim.
 

@@ -1,8 +1,8 @@
-"""Numbers of any magnitude with bounds of their rounding errors: a bounded array with the logarithms of units.
+"""Numbers of any magnitude with bounds of their rounding errors: bounded arrays, and the logarithms of their units.
 
-At large norms of the prompt, differences of risks are e^{−1000} and less, and of either sign. Two such numbers are
-added, subtracted and compared in the larger of their units: if one underflows in this unit, it is far below the
-rounding of the other.
+At large norms of the prompt, differences of risks can be e^{−1000} and less, of either sign, which float64 cannot
+represent. Two such numbers are added, subtracted and compared in the larger of their units: if one of them underflows
+in this unit, it is far below the rounding error of the other.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from theorems.core.equality import equal
 
 @dataclass(frozen=True, eq=False)
 class Sized:
-    """The numbers x e^{log_unit}.
+    """Numbers x e^{log_unit} with bounds of their rounding errors.
 
     Attributes:
         x: the numbers in their units, (*b).
-        log_unit: the logarithms of the units, floats taken as exact, (*b); −∞ where x is exactly 0.
+        log_unit: the logarithm of the unit of each number, floats taken as exact, (*b); −∞ where x is exactly 0.
     """
 
     x: Bounded
@@ -44,7 +44,7 @@ class Sized:
 
     @classmethod
     def stack(cls, parts: Sequence[Sized]) -> Sized:
-        """Stack several arrays of numbers along a new first axis."""
+        """Return several arrays of such numbers, stacked along a new first axis."""
         x: Any = np.stack([part.x for part in parts])
         return cls(x, np.stack([part.log_unit for part in parts]))
 
@@ -55,25 +55,25 @@ class Sized:
 
     @property
     def log(self) -> Bounded:
-        """The logarithms of the numbers, which must be positive for certain."""
+        """The logarithms of the numbers, which must all be positive beyond their error bounds."""
         logarithm: Bounded = np.log(self.x) + exact(self.log_unit)
         return logarithm
 
     def __neg__(self) -> Sized:
-        """Return the negative numbers, in the same units."""
+        """Return the numbers with the opposite sign, in the same units."""
         return Sized(-self.x, self.log_unit)
 
     def __add__(self, other: Sized) -> Sized:
-        """Return the sums, in the larger of both units."""
+        """Return the sums of the numbers, each in the larger unit of its two terms."""
         unit = larger_unit(self, other)
         return Sized.of(self.to(unit) + other.to(unit), unit)
 
     def __mul__(self, factor: Any) -> Sized:
-        """Return the products with a factor that has no unit."""
+        """Return the numbers times ``factor``, in the same units."""
         return Sized.of(self.x * factor, self.log_unit)
 
     def __sub__(self, other: Sized) -> Sized:
-        """Return the differences, in the larger of both units."""
+        """Return the differences of the numbers, each in the larger unit of its two terms."""
         return self + -other
 
     def __iter__(self) -> Iterator[Sized]:
@@ -92,7 +92,7 @@ def larger_unit(a: Sized, b: Sized) -> Float64[np.ndarray, "..."]:
 
 
 def at_least_in_units(name: str, form: Form, left: Sized, right: Sized, points: str = "point") -> Claim:
-    """Return the claim that left ≥ right at every point, each point in its own unit.
+    """Return the claim that left ≥ right at every point, compared at each point in the larger unit of the two sides.
 
     Points at which the rounding error is at least as large as both sides are left out, because the claim could not fail
     there. If no point remains, the claim is undecided.
@@ -108,6 +108,6 @@ def at_least_in_units(name: str, form: Form, left: Sized, right: Sized, points: 
 
 
 def sized_equal(name: str, left: Sized, right: Sized, points: str = "point") -> Claim:
-    """Return the claim that left = right at every point, each point in its own unit."""
+    """Return the claim that left = right at every point, compared at each point in the larger unit of the two sides."""
     unit = larger_unit(left, right)
     return equal(name, left.to(unit), right.to(unit), points=points)

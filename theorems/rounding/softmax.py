@@ -1,25 +1,26 @@
 """Softmax weights as a textbook kernel computes them, on bounded arrays.
 
-A textbook kernel subtracts the largest logit, exponentiates, adds up and divides. Flash attention does this block by
-block, rescales whenever the maximum grows, and in its backward pass recomputes the weights from a stored log Σ e^l. The
-bounds cover all these steps, each in the arithmetic of :func:`theorems.bounded.spacing`.
+A textbook kernel, which follows the usual formula, subtracts the largest logit, exponentiates, adds up and divides.
+Flash attention does this block by block, rescales whenever the maximum grows, and in its backward pass recomputes the
+weights from a stored log Σ e^l. The bounds cover all these steps, computed in the kernel's number format
+(:func:`theorems.bounded.spacing`).
 
 An implementation may use another formula for the weights, outputs and gradients, so it is allowed twice this error.
 This suffices for every formula that rounds each number at most twice as often: the bound assumes that all roundings are
 as large as possible and of the same sign, so it is linear in their number. In detail:
 
-- a logit has d + 2 ≥ 3 roundings of Σ_j |k_j p_j| ≥ |l|, so there is room for three more: a query scaled up and down,
-  and a product with log2 e for exponentials to the base 2;
+- a logit has d + 2 ≥ 3 roundings of Σ_j |k_j p_j| ≥ |l|, so twice this error covers three more: a query scaled up and
+  down, and a product with log2 e for exponentials to the base 2;
 - every formula has exponents, exponentials, a sum and a division, perhaps in another order or twice. Each update of a
   running maximum multiplies numerator and sum by another exponential. The argument ``updates`` counts these updates;
   exponentials accurate to one unit in the last place leave room for 50 uncounted ones;
 - gradients consist of products and sums of keys, scores, weights and the upstream gradient, in any order.
 
-``python -m tests.theorems.bounded.measure_bounded`` prints the share of the allowed error that kernels use: PyTorch's
-math and flash paths, softmax(q kᵀ) v under autograd, and tiled kernels with 16 tokens or one per tile, for (n, T, d)
-from (1, 2, 1) to (4, 64, 32) and logits from 0.01 to 1e4 and more. The largest shares are 0.03, 0.09 and 0.06 for
-weights in float64, float32 and bfloat16, 0.02 for outputs and 0.01 for gradients. Where float32 underflows, PyTorch's
-flash kernel uses 0.4, because its exponential underflows at 1e-38.
+``python -m tests.theorems.bounded.measure_bounded`` prints how large the errors of kernels are, as a share of the
+allowed error: PyTorch's math and flash paths, softmax(q kᵀ) v under autograd, and tiled kernels with 16 tokens or one
+per tile, for (n, T, d) from (1, 2, 1) to (4, 64, 32) and logits from 0.01 to 1e4 and more. For weights, the largest
+shares are 0.03 in float64, 0.09 in float32 and 0.06 in bfloat16; they are 0.02 for outputs and 0.01 for gradients.
+Where float32 underflows, the share of PyTorch's flash kernel is 0.4, because its exponential underflows at 1e-38.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ from theorems.bounded.exponentials import rise
 
 
 def recompute_weights(weights: Bounded, logits: Bounded) -> Bounded:
-    """Widen weights to cover those of a backward pass, e^{l'_t − log Σ e^l} with recomputed logits l'.
+    """Widen error bounds of softmax weights to cover the weights e^{l'_t − log Σ e^l} of a backward pass.
 
-    The forward pass stores log Σ e^l; the logits l' are summed in another order than l. So each weight has
-    the relative error l' − l, at most twice the error of a logit, and the weights need not sum to 1. The relative error
-    is capped at e − 1: where errors of logits exceed 1/2, weights have no correct digits anyway.
+    The forward pass, with logits l, stores log Σ e^l; the backward pass recomputes the logits as l', perhaps summed in
+    another order. So each weight has the relative error l' − l, at most twice the error of a logit, and the weights
+    need not sum to 1. The relative error is capped at e − 1: where errors of logits exceed 1/2, weights have no correct
+    digits anyway.
     """
     with np.errstate(invalid="ignore"):
         apart = np.where(np.isfinite(logits.error), np.expm1(np.minimum(2 * logits.error, 1.0)), np.inf)
@@ -86,7 +88,7 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     lost = np.where(masked, 0.0, (updates + 1) * now.vanishing)
     sums = shared + u * logs * 2
     error = upward(np.fmin(error_of_terms, 1 + 2 * sums) + lost)
-    # The distance from 1 of the sum of the weights computed in float64.
+    # The distance from 1 of the sum of the weights, as float64 computed them.
     defect = np.abs(1 - np.sum(value, axis=-1, keepdims=True)) + (tokens + 2) * FLOAT64.rounding
     total = np.sum(error, axis=-1, keepdims=True) * (1 + (tokens + 8) * 2 * FLOAT64.rounding)
     together = np.maximum(total - error, 0.0) + upward(defect + sums, tokens)

@@ -1,4 +1,4 @@
-"""The softmax weights of an implementation and their sum, with the errors that a correct implementation may have."""
+"""The softmax weights of the implementation under test and their sum, with the errors that correct ones may have."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from theorems.rounding.attention_at import AttentionAt
 
 
 def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
-    """Return the weights s_t under test, (b, n, T), with the error that a correct implementation may have.
+    """Return the weights s_t under test, (b, n, T), with the error that correct weights may have.
 
     Args:
         at: attention at the points.
-        under_test: the implementation.
+        under_test: the implementation whose ``softmax_weights`` is called.
         claim: the name of the claim that is falsified if an entry is not a finite number.
         form: the form of that claim.
     """
@@ -32,10 +32,10 @@ def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Fo
 
 
 def total_of(at: AttentionAt, weights: Any) -> Any:
-    """Return the sum over t of the weights under test, (b, n), with the error that a correct sum may have.
+    """Return the sum over t of the weights under test, (b, n), with the error that the sum of correct weights may have.
 
-    This error is less than the sum of the errors of single weights: errors of logits do not matter, because
-    exponentials are divided by their sum. The error is twice the rounding error of the sum for given logits; for a
+    This error is smaller than the sum of the errors of single weights: errors of logits do not matter, because the
+    exponentials are divided by their sum. It is twice the rounding error of the sum for given logits. For a textbook
     kernel, twice the rounding error of sum and division for given exponentials is added, which covers a running sum
     that is rescaled at every token.
     """
