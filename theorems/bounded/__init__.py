@@ -1,18 +1,18 @@
-"""Arrays that carry bounds of their rounding errors, so that a formula on them is its own error analysis.
+"""Arrays that carry bounds of their rounding errors; evaluating a formula on them also bounds the formula's error.
 
 On such arrays the formula
 
     log_weights = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
 
-computes the same values as on floats, and a bound on their distance from the exact result; inside
-``with spacing(2**-23)`` the bound also covers the same formula in float32. A NumPy function for which this package has
-no rule raises a TypeError.
+computes the same values as on floats, and a bound on their distance from the exact result; inside ``with
+spacing(2**-23)`` the bound also covers the same formula in float32. A NumPy function for which this package has no rule
+raises a TypeError.
 
 Pitfalls:
 
 - Floats count as exact, so the rounding error of ``math.log(T)`` is lost; ``np.log(exact(T))`` carries it. For floats
   that were rounded use :func:`with_rounding`.
-- ``a >= b`` is True only where it is certain, so ``~(a >= b)`` does not mean a < b: :func:`either`,
+- ``a >= b`` is True only where it is certain, so ``~(a >= b)`` does not mean a < b; use :func:`either` or
   :func:`possibly_at_least`.
 - An approximate formula, such as a truncated series, is taken as exact: add its error with :meth:`Bounded.widen`.
 - :func:`spacing` covers the formula as written; a kernel that uses another formula for the same number is not covered.

@@ -1,14 +1,14 @@
-"""The array type: a float64 value and a proven bound on its error, elementwise, through NumPy's protocols.
+"""The array type: a float64 value and a proven bound on its error, entry by entry, through NumPy's protocols.
 
-Invariants, entry by entry:
+Invariants of each entry:
 
 - the value is never NaN, the error never negative: |exact − value| ≤ error;
 - an infinite value has the error 0: it is exactly that infinity (a masked logit, log 0);
 - an infinite error means that nothing is known, not even the sign of the number or whether it is defined.
 
-Every operation is a *rule*; two tables hold the rules, for ufuncs and for other NumPy functions. An operation without a
-rule raises an error and never falls back to floats. Errors are upper bounds including the rounding of their own
-arithmetic (:func:`upward`).
+The function that computes value and error of a NumPy operation is its *rule*; two tables hold the rules, for ufuncs and
+for other NumPy functions. An operation without a rule raises an error and never falls back to floats. Errors are upper
+bounds, which include the roundings made in computing the errors themselves (:func:`upward`).
 
 Reference: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 3.3 (running error analysis).
 """
@@ -28,17 +28,17 @@ from reference_attention.floats import EPS
 from theorems.bounded.arithmetic import LARGEST, current
 
 Values = Any
-"""A float64 array, or a NumPy scalar of it."""
+"""A float64 array, or a NumPy scalar of the same dtype."""
 Rule = Callable[..., Any]
 
 UFUNCS: dict[tuple[np.ufunc, str], Rule] = {}
-"""The rules of ufuncs, by ufunc and method (such as ``"reduce"``)."""
+"""The function that computes value and error of a ufunc's result, by ufunc and method (such as ``"reduce"``)."""
 FUNCTIONS: dict[Callable[..., Any], Rule] = {}
-"""The rules of other NumPy functions (``np.sum``, ``np.linalg.norm``), by function."""
+"""The functions that do the same for other NumPy functions (such as ``np.sum``), by NumPy function."""
 
 
 def for_ufunc(ufunc: np.ufunc, method: str = "__call__") -> Callable[[Rule], Rule]:
-    """Register the decorated function as the rule of a ufunc."""
+    """Register the decorated function as the rule by which a ufunc acts on bounded arrays."""
 
     def enter(rule: Rule) -> Rule:
         UFUNCS[ufunc, method] = rule
@@ -48,7 +48,7 @@ def for_ufunc(ufunc: np.ufunc, method: str = "__call__") -> Callable[[Rule], Rul
 
 
 def for_function(*functions: Callable[..., Any]) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the rule of the given NumPy functions."""
+    """Register the decorated function as the rule by which NumPy functions act on bounded arrays."""
 
     def enter(rule: Rule) -> Rule:
         for function in functions:
@@ -78,11 +78,11 @@ def exactly(x: Any) -> Values:
 
 
 class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
-    """An immutable array of value ± error, elementwise; a comparison is true only where it is certain.
+    """An immutable array of numbers value ± error; a comparison is true only where it is certain.
 
     Args:
         value: real numbers, taken as exact; any shape.
-        error: ≥ 0, broadcast to the value's shape.
+        error: upper bounds of |exact number − value|, broadcast to the shape of ``value``.
     """
 
     __slots__ = ("error", "value")
@@ -95,7 +95,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         """Copy value and error as read-only float64; refuse numbers that float64 would round, and negative errors."""
         if isinstance(value, Bounded) or isinstance(error, Bounded):
             raise TypeError("value and error must be plain numbers; call widen to increase a bounded array's error.")
-        # A copy, so that later changes of the argument do not invalidate the error.
+        # A copy, so that later changes of the argument do not make the error wrong.
         self.value = np.array(exactly(value))
         self.error = np.array(np.broadcast_to(exactly(error), self.value.shape))
         if (self.error < 0).any():
@@ -180,27 +180,27 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         return from_trusted(self.value.swapaxes(a, b), self.error.swapaxes(a, b))
 
     def ravel(self) -> Bounded:
-        """Return the entries as one axis."""
+        """Return the entries in one dimension."""
         return from_trusted(self.value.ravel(), self.error.ravel())
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Sum the entries along an axis, or all of them."""
+        """Return the sum of the entries along an axis, or of all of them."""
         return np.sum(self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Average the entries along an axis, or all of them."""
+        """Return the mean of the entries along an axis, or of all of them."""
         return np.mean(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Return the largest entry along an axis, or of all."""
+        """Return the largest entry along an axis, or of all of them."""
         return np.max(self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Return the smallest entry along an axis, or of all."""
+        """Return the smallest entry along an axis, or of all of them."""
         return np.min(self, axis=axis, keepdims=keepdims)
 
     def widen(self, by: Any) -> Bounded:
-        """Return the same values with errors larger by |by|, for a truncation error or a bound derived by hand."""
+        """Return the same values with errors increased by |by|, an error of the formula or a bound derived by hand."""
         more = np.abs(exactly(by))
         return restore_invariants(self.value, upward(self.error + more), lambda: more == 0)
 
@@ -212,7 +212,7 @@ _plain: ContextVar[bool] = ContextVar("plain", default=False)
 
 @contextmanager
 def in_floats() -> Iterator[None]:
-    """Make :func:`exact` and :func:`with_rounding` return plain floats inside the block.
+    """Let :func:`exact` and :func:`with_rounding` return plain floats inside the block.
 
     A search can then evaluate the formulas of a proof at the speed of floats. Nothing is proven inside the block, and
     NumPy does not warn there, because a search may reach points where floats overflow.
@@ -234,7 +234,7 @@ def exact(x: Any) -> Any:
 
 
 def with_rounding(x: Any) -> Any:
-    """Return floats as a bounded array whose error is that of one rounding, in float64 or by a kernel."""
+    """Return floats with the error of one rounding in float64, or, within :func:`.arithmetic.spacing`, by a kernel."""
     if _plain.get():
         return np.asarray(x, dtype=np.float64)
     value = exactly(x)
@@ -252,35 +252,36 @@ def from_trusted(value: Any, error: Any) -> Bounded:
 
 
 def value_of(x: Any) -> Values:
-    """Return the value of an operand, bounded or plain."""
+    """Return the values of a bounded array without their errors; plain numbers as an array."""
     return x.value if isinstance(x, Bounded) else np.asarray(x)
 
 
 def parts(x: Any) -> tuple[Values, Values]:
-    """Return value and error of an operand; plain numbers are exact."""
+    """Return values and errors of a bounded array; plain numbers have the error 0."""
     if isinstance(x, Bounded):
         return x.value, x.error
     return exactly(x), np.zeros(())
 
 
 def upward(x: Values, operations: Any = 8) -> Values:
-    """Increase x, computed by ``operations`` roundings of numbers ≥ 0, to an upper bound of the exact value.
+    """Increase x, computed by ``operations`` roundings from numbers ≥ 0, to an upper bound of the exact value.
 
-    Let u be the unit roundoff and k the number of operations. Each operation loses at most a factor 1 − u, and 1 + (k +
-    4) 2u exceeds (1 − u)^{−k} as long as k u < 1/4. Subnormal sums are exact; the loss of products below the normal
-    range is part of ``Arithmetic.underflow``.
+    With the unit roundoff u and k operations, each of which decreases x at most by a factor 1 − u, 1 + (k + 4) 2u
+    exceeds (1 − u)^{−k} as long as k u < 1/4. Sums of subnormal numbers are exact; the loss of products below the
+    normal range is part of ``Arithmetic.underflow``.
     """
     return x * (1 + (operations + 4) * EPS)
 
 
 def restore_invariants(value: Values, error: Values, infinite: Callable[[], Values] | None = None) -> Bounded:
-    """Return the result of a rule with the invariants restored.
+    """Return a bounded array in which the invariants of the module hold again.
 
-    The error becomes infinite (nothing is known) where the value is NaN, or the value or the kernel overflows.
+    The error becomes infinite (nothing is known) where the value is NaN, or where the value or the kernel's number
+    overflows.
 
     Args:
         value: the computed value, which may be infinite or NaN.
-        error: its error, broadcast to the value's shape.
+        error: its error, broadcast to the shape of ``value``.
         infinite: returns the mask of the entries whose infinite value is exact; called only where a value or an error
             is out of range.
     """

@@ -1,6 +1,6 @@
-"""Comparisons that are true only where they are certain: x ± e ≥ y ± f is true only if x − y ≥ e + f, for example.
+"""Comparisons that are true only where they are certain: x ± e ≥ y ± f, for example, only if x − y ≥ e + f.
 
-So ``~(a >= b)`` does not mean that a < b, but that a ≥ b is not certain; and ``np.where(a >= b, …, …)`` takes its
+So ``~(a >= b)`` does not mean that a < b, but that a ≥ b is not certain; and ``np.where(a >= b, …, …)`` selects its
 second branch where nothing is certain. For piecewise formulas use :func:`either`, or ``np.select`` in code that also
 runs on plain arrays.
 """
@@ -18,11 +18,10 @@ from theorems.bounded.array import Bounded, Values, for_function, for_ufunc, par
 
 
 def _gap(a: Any, b: Any) -> tuple[Values, Values, Values]:
-    """Return x − y, rounded; the total error e + f of both sides, rounded up; and whether both sides are exact."""
+    """Return for a = x ± e and b = y ± f: x − y, rounded; e + f, rounded up; and the mask of e + f = 0."""
     (x, e), (y, f) = parts(a), parts(b)
     room = (e + f) * (1 + 8 * EPS)
-    # NaN, with which every comparison is false, stands for an infinite error and for the difference of equal
-    # infinities.
+    # Replaced by NaN, with which every comparison is false: infinite errors, and the difference of equal infinities.
     gap = np.where(np.isinf(room), np.nan, x - y)
     return gap, room, room == 0
 
@@ -55,13 +54,13 @@ def surely_different(a: Any, b: Any) -> Values:
 
 
 def possibly_at_least(a: Any, b: Any) -> Values:
-    """Return the mask of entries where a < b is not certain."""
+    """Return the mask of entries where a ≥ b is possible, because a < b is not certain."""
     with np.errstate(all="ignore"):
         return ~surely_below(a, b)
 
 
 def hull(a: Any, b: Any) -> Bounded:
-    """Return the smallest ball around a's value that contains both a and b."""
+    """Return the smallest ball (value ± error) around a's value that contains both balls a and b."""
     with np.errstate(all="ignore"):
         (x, e), (y, f) = parts(a), parts(b)
         apart = np.where(x == y, 0.0, np.abs(x - y))
@@ -71,7 +70,7 @@ def hull(a: Any, b: Any) -> Bounded:
 
 
 def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
-    """Return a where ``first`` is certain, b where ``second`` is certain, and elsewhere a ball that contains both.
+    """Return a where ``first`` is certain, b where ``second`` is certain, elsewhere value ± error that contains both.
 
     ``first`` and ``second`` are comparisons that exclude each other, such as x >= 0 and x < 0.
     """
@@ -84,7 +83,7 @@ def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
 
 @for_function(np.select)
 def select(condlist: Sequence[Values], choicelist: Sequence[Any]) -> Bounded:
-    """Return the first choice whose comparison is certain; where none is, a ball that contains all choices.
+    """Return the first choice whose comparison is certain; where none is, value ± error that contains all choices.
 
     The comparisons must cover all cases, as x < 0 and x >= 0 do: the result never contains NumPy's default, 0.
     """

@@ -1,8 +1,8 @@
 """Sums, products, quotients and signs, entry by entry.
 
-Let the operands be x ± e and y ± f, and let u be the error of one rounding in the arithmetic of
-:func:`.arithmetic.current`. If the errors of the operands change the exact result by at most m, a result of value v has
-the error m + u (|v| + m) plus the loss by underflow. The docstrings of the rules give m.
+The operands are a = x ± e and b = y ± f, and u is the error of one rounding in the arithmetic of
+:func:`.arithmetic.current`. If the errors e and f change the exact result by at most m, a result of value v has the
+error m + u (|v| + m) plus the loss by underflow. The docstrings of the rules give m.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_exact_zero(x: Values, e: Values) -> Values:
 
 @for_ufunc(np.add)
 def add(a: Any, b: Any) -> Bounded:
-    """Add entrywise: m = e + f; Knuth's two-sum (Higham, Section 4.3) gives the rounding of the float64 sum."""
+    """Return a + b; e and f change it by at most m = e + f, and Knuth's two-sum gives the sum's rounding error."""
     return _sum(*parts(a), *parts(b))
 
 
@@ -41,14 +41,14 @@ def _sum(x: Values, e: Values, y: Values, f: Values) -> Bounded:
 
 @for_ufunc(np.subtract)
 def subtract(a: Any, b: Any) -> Bounded:
-    """Subtract as a + (−b)."""
+    """Return a − b, computed as a + (−b)."""
     y, f = parts(b)
     return _sum(*parts(a), -y, f)
 
 
 @for_ufunc(np.multiply)
 def multiply(a: Any, b: Any) -> Bounded:
-    """Multiply entrywise: m = |x| f + |y| e + e f."""
+    """Return the product a b; e and f change it by at most m = |x| f + |y| e + e f."""
     (x, e), (y, f) = parts(a), parts(b)
     value, now = x * y, current()
     size_x, size_y = np.abs(x), np.abs(y)
@@ -63,13 +63,14 @@ def multiply(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.divide)
 def divide(a: Any, b: Any) -> Bounded:
-    """Divide entrywise: m = (e + |x/y| f)/(|y| − f); the result is unknown where y ± f contains 0."""
+    """Return a/b; e and f change it by at most m = (e + |x/y| f)/(|y| − f); unknown where y ± f contains 0."""
     (x, e), (y, f) = parts(a), parts(b)
     value, now = x / y, current()
-    # However much |y| − f cancels, its error is that of one rounding.
+    # Even where |y| and f nearly cancel, the error of the float64 difference is only that of one rounding.
     room = (np.abs(y) - f) * (1 - 2 * UNIT)
     scale = np.abs(value) + now.underflow * (f > 0)
-    # f/room is computed first: |x/y| f may underflow although, divided by a small ``room``, it is not negligible.
+    # f/room is computed before the product: |x/y| f may underflow, although after division by a small ``room`` it
+    # matters.
     moved = e / room + scale * (f / room)
     if (room > 0).all() and np.isfinite(scale).all() and np.isfinite(y).all():
         lost = (np.abs(x) + e > 0) * now.underflow
@@ -84,7 +85,7 @@ def divide(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.negative)
 def negative(a: Any) -> Bounded:
-    """Negate, exactly."""
+    """Return −a, exactly."""
     x, e = parts(a)
     return from_trusted(-x, e if e.shape == np.shape(x) else np.broadcast_to(e, np.shape(x)))
 
@@ -97,14 +98,14 @@ def positive(a: Any) -> Bounded:
 
 @for_ufunc(np.absolute)
 def absolute(a: Any) -> Bounded:
-    """Take absolute values, exactly; the error does not grow: ||t| − |x|| ≤ |t − x|."""
+    """Return |a|, exactly; the error does not grow, as ||t| − |x|| ≤ |t − x|."""
     x, e = parts(a)
     return from_trusted(np.abs(x), e)
 
 
 @for_ufunc(np.sign)
 def sign(a: Any) -> Bounded:
-    """Return the sign: exact where it is certain, 0 ± 1 where it is not, unknown where nothing is known."""
+    """Return the sign: exact where it is certain, 0 ± 1 where it is not, and unknown where the error is infinite."""
     x, e = parts(a)
     sure = (np.abs(x) > e) | is_exact_zero(x, e)
     return from_trusted(np.where(sure, np.sign(x), 0.0), np.where(sure, 0.0, np.where(np.isinf(e), np.inf, 1.0)))
@@ -112,13 +113,13 @@ def sign(a: Any) -> Bounded:
 
 @for_ufunc(np.square)
 def square(a: Any) -> Bounded:
-    """Square as a · a."""
+    """Return a · a."""
     return multiply(a, a)
 
 
 @for_ufunc(np.power)
 def power(a: Any, exponent: Any) -> Bounded:
-    """Raise to an integer power, by repeated multiplication; for a negative power, return 1 over the positive power."""
+    """Return an integer power by repeated multiplication; a negative power is 1 over the positive power."""
     if isinstance(exponent, Bounded):
         raise TypeError("numpy.power: only whole exponents have a rule for bounded arrays.")
     try:

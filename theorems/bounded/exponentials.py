@@ -1,9 +1,9 @@
-"""Exponentials, logarithms, the square root, tanh and arctan.
+"""Exponentials, logarithms, the square root, tanh and arctan, of a = x ± e.
 
 The error of a result has two parts. The operand's error e changes the function by at most m, its largest change over x
 ± e, computed in closed form. The function itself is computed with the relative error ``Arithmetic.function``, and with
-the absolute error ``vanishing`` where an exponential underflows. Where x ± e reaches beyond the function's domain,
-nothing is known.
+the absolute error ``vanishing`` where an exponential underflows. Where x ± e reaches beyond the function's domain, the
+error is infinite: nothing is known.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from theorems.bounded.arithmetic import UNIT, current
 from theorems.bounded.array import Bounded, Values, for_ufunc, parts, restore_invariants, upward
 
 SLACK = 1 + 2.0**-36
-"""A factor for exponentials inside a bound: it covers their own error, and the error from rounding an exponent, which
-is at most 745 in absolute value."""
+"""A factor for exponentials within a bound: it covers their own error, and that of rounding an exponent, which is at
+most 745 in absolute value."""
 
 
 def rise(x: Values, e: Values, power: Values) -> Values:
-    """Bound e^{x + e} − e^x ≥ e^x − e^{x − e} from above, also where ``power``, the computed e^x, underflows."""
-    # For e > 1, e^{x + e} is computed as one exponential, because e^x may underflow where e^x e^e does not.
+    """Return an upper bound of e^{x + e} − e^x ≥ e^x − e^{x − e}; ``power``, the computed e^x, may underflow."""
+    # For e > 1, e^{x + e} is computed as one exponential, because e^x may underflow although e^x times e^e does not.
     near = (power + current().vanishing) * np.expm1(np.minimum(e, 1.0)) * SLACK
     if (e <= 1).all():
         return near
@@ -32,7 +32,7 @@ def rise(x: Values, e: Values, power: Values) -> Values:
 
 @for_ufunc(np.exp)
 def exp(a: Any) -> Bounded:
-    """Compute e^x, which is exactly 0 for x = −∞."""
+    """Return e^a, which is exactly 0 for an exact −∞."""
     x, e = parts(a)
     value, now = np.exp(x), current()
     moved, lost = rise(x, e, value), (x > -np.inf) * now.vanishing
@@ -41,7 +41,7 @@ def exp(a: Any) -> Bounded:
 
 @for_ufunc(np.expm1)
 def expm1(a: Any) -> Bounded:
-    """Compute e^x − 1: m is that of exp, and the error of the function itself is relative to e^x − 1."""
+    """Return e^a − 1; the error of a counts as in :func:`exp`, the error of the function relative to e^x − 1."""
     x, e = parts(a)
     value, moved, now = np.expm1(x), rise(x, e, np.exp(x)), current()
     lost = (x != 0) * now.underflow + (e > 0) * now.vanishing
@@ -50,7 +50,7 @@ def expm1(a: Any) -> Bounded:
 
 
 def fall(e: Values, above: Values) -> Values:
-    """Compute −log(1 − e/above), the amount by which the logarithm of ``above`` falls when ``above`` falls by e.
+    """Return −log(1 − e/above), the amount by which log(above) decreases when ``above`` decreases by e.
 
     The result is infinite where e ≥ ``above``, since log 0 = −∞.
     """
@@ -63,7 +63,7 @@ def fall(e: Values, above: Values) -> Values:
 
 @for_ufunc(np.log)
 def log(a: Any) -> Bounded:
-    """Take logarithms: m = −log(1 − e/x); log 0 = −∞ exactly for an exact 0."""
+    """Return log a, changed by e by at most −log(1 − e/x); exactly −∞ for an exact 0."""
     x, e = parts(a)
     value, moved, now = np.log(x), fall(e, x), current()
     error = upward(moved + now.function * (np.abs(value) + moved))
@@ -72,7 +72,7 @@ def log(a: Any) -> Bounded:
 
 @for_ufunc(np.log1p)
 def log1p(a: Any) -> Bounded:
-    """Compute log(1 + x): m = −log(1 − e/(1 + x)); the float 1 + x is accurate to one rounding."""
+    """Return log(1 + a), changed by e by at most −log(1 − e/(1 + x)); the float 1 + x is accurate to one rounding."""
     x, e = parts(a)
     value, moved, now = np.log1p(x), fall(e, 1 + x), current()
     lost = ((x != 0) | (e > 0)) * now.underflow
@@ -82,7 +82,7 @@ def log1p(a: Any) -> Bounded:
 
 @for_ufunc(np.sqrt)
 def sqrt(a: Any) -> Bounded:
-    """Take square roots: m = e/(√x + √(x − e)); the root itself is rounded correctly."""
+    """Return √a, changed by e by at most e/(√x + √(x − e)); the root itself is rounded correctly."""
     x, e = parts(a)
     value, now = np.sqrt(x), current()
     below = x - e
@@ -94,11 +94,11 @@ def sqrt(a: Any) -> Bounded:
 
 @for_ufunc(np.logaddexp)
 def logaddexp(a: Any, b: Any) -> Bounded:
-    """Compute log(e^x + e^y) as max + log1p(e^{−|x − y|}); a kernel is assumed to use the same formula.
+    """Return log(e^a + e^b) as max(a, b) + log1p(e^{−|a − b|}); a kernel is assumed to use the same formula.
 
-    With w = 1/(1 + e^{y − x}), errors of the operands raise the result by at most log(w e^e + (1 − w) e^f) ≤ max(e, f)
-    and, by Jensen's inequality, lower it by less. The formula's own roundings are those of the exponent and of log1p,
-    relative to the second term, which is at most log 2, and one rounding of the sum.
+    For a = x ± e and b = y ± f, with w = 1/(1 + e^{y − x}), the errors raise the result by at most log(w e^e + (1 − w)
+    e^f) ≤ max(e, f) and, by Jensen's inequality, lower it by less. The formula's own roundings are those of the
+    exponent and of log1p, relative to the second term, which is at most log 2, and one rounding of the sum.
     """
     (x, e), (y, f) = parts(a), parts(b)
     now = current()
@@ -113,8 +113,9 @@ def logaddexp(a: Any, b: Any) -> Bounded:
     e_top, e_low = np.where(first, e, f), np.where(first, f, e)
     raised = np.expm1(e_top) / (1 + small) + (small + now.vanishing) / (1 + small) * np.expm1(e_low)
     moved = np.fmin(np.log1p(raised) * SLACK, np.maximum(e, f))
-    # A kernel computes z = e^{−|x − y|} from its own operands, which may make z larger by a factor c ≥ 1; log1p(c z) ≤
-    # c log1p(z), and |z log z| < 0.4 bounds the error of the exponent.
+    # A kernel computes z = e^{−|x − y|} from its own operands, which may make z larger by a factor c ≥ 1. The
+    # inequality log1p(c z) ≤ c log1p(z) covers this, and |z log z| < 0.4 bounds the effect of rounding the
+    # exponent.
     shift = e + f
     theirs = (second + now.vanishing) * np.exp(np.minimum(shift + now.rounding * gap, 700.0))
     theirs = np.where(shift < 700, np.minimum(theirs, 0.7), 0.7)
@@ -127,7 +128,7 @@ def logaddexp(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.tanh)
 def tanh(a: Any) -> Bounded:
-    """Compute tanh: m ≤ e (1 − tanh²) at the point of x ± e nearest to 0, and no more than 2."""
+    """Return tanh a, changed by e by at most e (1 − tanh² y), y the point of x ± e nearest to 0, and at most 2."""
     x, e = parts(a)
     value, now = np.tanh(x), current()
     t = np.tanh(np.maximum(np.abs(x) - e, 0.0))
@@ -138,7 +139,7 @@ def tanh(a: Any) -> Bounded:
 
 @for_ufunc(np.arctan)
 def arctan(a: Any) -> Bounded:
-    """Compute arctan: m ≤ e/(1 + y²) at the point y of x ± e nearest to 0, and no more than π."""
+    """Return arctan a, changed by e by at most e/(1 + y²), y the point of x ± e nearest to 0, and at most π."""
     x, e = parts(a)
     value, now = np.arctan(x), current()
     y = np.maximum(np.abs(x) - e, 0.0) * (1 - 4 * UNIT)

@@ -1,7 +1,7 @@
 """Maxima and minima, which are not rounded; it need not be certain which operand is the largest.
 
-With v = max x, the exact maximum is at most max (x + e), and at least v − e with the error e of the largest operand. So
-v is off by at most max (e − (v − x)): an operand far below v does not contribute its error.
+For operands x ± e, let v = max x. The exact maximum is at most max (x + e), and at least v − e with the error e of the
+largest operand. So v is off by at most max (e − (v − x)): an operand far below v does not contribute its error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from theorems.bounded.elementary_operations import negative
 
 
 def _excess(value: Values, x: Values, e: Values) -> Values:
-    """Compute e − (v − x), with v − x rounded down; infinite where nothing is known."""
+    """Return e − (v − x) for v = ``value`` (see the module), with v − x rounded down; infinite where e is infinite."""
     below = np.where(x == value, 0.0, (value - x) * (1 - 2 * EPS))
     return np.where(np.isinf(e), np.inf, np.maximum(e - below, 0.0) * (1 + 2 * EPS))
 
@@ -46,7 +46,7 @@ def minimum(a: Any, b: Any) -> Bounded:
 
 @for_function(np.max)
 def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """Return the largest entry along the axes, or of all."""
+    """Return the largest entry along the axes, or of all entries."""
     x, e = parts(a)
     value = np.max(x, axis=axis, keepdims=True)
     error = np.max(_excess(value, x, e), axis=axis, keepdims=True)
@@ -59,25 +59,25 @@ def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
 
 @for_function(np.min)
 def min_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """Return the smallest entry along the axes, or of all."""
+    """Return the smallest entry along the axes, or of all entries."""
     return negative(max_(negative(a), axis, keepdims))
 
 
 @for_ufunc(np.maximum, "reduce")
 def maximum_reduce(a: Any, axis: Any = 0, keepdims: bool = False) -> Bounded:
-    """Reduce by the maximum, along the first axis by default."""
+    """Return the largest entry along the axes, by default the first, as ``np.maximum.reduce`` does."""
     return max_(a, axis, keepdims)
 
 
 @for_ufunc(np.minimum, "reduce")
 def minimum_reduce(a: Any, axis: Any = 0, keepdims: bool = False) -> Bounded:
-    """Reduce by the minimum, along the first axis by default."""
+    """Return the smallest entry along the axes, by default the first, as ``np.minimum.reduce`` does."""
     return min_(a, axis, keepdims)
 
 
 @for_function(np.clip)
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Bounded:
-    """Clip as min(max(a, low), high)."""
+    """Return min(max(a, low), high), where low and high are the limits that are given."""
     low, high = a_min if min is None else min, a_max if max is None else max
     result = a if low is None else maximum(a, low)
     result = result if high is None else minimum(result, high)

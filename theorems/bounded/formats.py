@@ -13,10 +13,11 @@ class Format:
 
     Attributes:
         name: the name of the dtype.
-        eps: the spacing of its numbers at one.
-        lost: the absolute error of a result near zero. This is the smallest normal number where hardware may flush
-            subnormals to zero, and half the smallest subnormal for float16, whose subnormals are always kept.
-        largest: its largest finite number.
+        eps: the distance between 1 and the next number of the format.
+        lost: the absolute error of a result near zero. This is the smallest normal number where hardware may replace
+            subnormal numbers by zero, and half the smallest subnormal number for float16, whose subnormal numbers are
+            always kept.
+        largest: the largest finite number of the format.
     """
 
     name: str
@@ -36,7 +37,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         )
     }
 )
-"""The formats by name, finest first."""
+"""The formats by name, the most precise first."""
 HALF = ("bfloat16", "float16")
-"""The formats of at most eleven significant bits, in which logits of a few hundred have hardly any digits after the
+"""The formats with at most eleven significant bits, in which logits of a few hundred have hardly any digits after the
 point."""

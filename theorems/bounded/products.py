@@ -1,7 +1,7 @@
 """Inner products and lengths.
 
-An inner product of m products that are not exactly 0, added up in any order, fused or not, has an error of at most m u
-Σ|x y| (Jeannerod and Rump, see :mod:`.sums`) plus m times the loss by underflow.
+An inner product with m terms x y that are not exactly 0, added up in any order, fused or not, has an error of at most m
+u Σ|x y|, u the unit roundoff (Jeannerod and Rump, see :mod:`.sums`), plus m times the loss by underflow.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ Bilinear = Callable[[Values, Values], Values]
 
 
 def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) -> Bounded:
-    """Compute the sums of products x y that ``take`` forms; errors of x and y change a sum by Σ |x| f + e (|y| + f).
+    """Return sums of products x y, which ``take`` forms, for x ± e and y ± f.
+
+    The errors e and f change a sum by at most Σ |x| f + e (|y| + f).
 
     Args:
-        take: the bilinear function on plain arrays.
-        a: its first operand.
-        b: its second operand.
-        otherwise: called with a and b instead of this rule if a value or an error is not finite.
+        take: the bilinear function on plain arrays, such as ``np.matmul``.
+        a: its first operand, x ± e.
+        b: its second operand, y ± f.
+        otherwise: a function that computes the result from a and b if a value or an error is not finite.
     """
     (x, e), (y, f) = parts(a), parts(b)
     now = current()
@@ -57,7 +59,7 @@ def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) 
 
 
 def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
-    """Apply ``take`` to operands with infinite entries or errors; sums that involve such entries are unknown."""
+    """Apply ``take`` to operands with infinite entries or errors; sums with such entries get an infinite error."""
     (x, e), (y, f) = parts(a), parts(b)
     wild_x = ~np.isfinite(x + e)
     wild_y = ~np.isfinite(y + f)
@@ -76,11 +78,11 @@ def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.vecdot)
 def vecdot(a: Any, b: Any) -> Bounded:
-    """Compute Σ a b over the last axis; entries may be infinite."""
+    """Return the inner products of a and b over the last axis; entries may be infinite."""
     return bilinear(np.vecdot, a, b, lambda a, b: sum_(multiply(a, b), -1))
 
 
-# These rules hold for any BLAS: in which order it adds the products does not matter.
+# These rules hold for any BLAS, because they hold for any order in which products are added.
 for_ufunc(np.matmul)(partial(bilinear, np.matmul))
 for _take in (np.dot, np.inner, np.outer):
     for_function(_take)(partial(bilinear, _take))
@@ -88,14 +90,14 @@ for _take in (np.dot, np.inner, np.outer):
 
 @for_function(np.einsum)
 def einsum(subscripts: str, *operands: Any) -> Bounded:
-    """Evaluate an einsum of two operands; with three, the order of the multiplications would be unknown."""
+    """Return an einsum of two operands; with three, the order of the multiplications would be unknown."""
     if len(operands) != 2:
         raise TypeError("numpy.einsum: bounded arrays have a rule for two operands only; split the product.")
     return bilinear(lambda x, y: np.einsum(subscripts, x, y), *operands)
 
 
 def _length(x: Values, axis: Any) -> Values:
-    """Compute √Σ x², with x scaled by a power of two where squares would overflow or underflow noticeably."""
+    """Return √Σ x², with x scaled by a power of two where squares would overflow or underflow noticeably."""
     plain = np.sqrt(np.sum(x * x, axis=axis, keepdims=True))
     if ((plain > 1e-140) & (plain < 1e150)).all():
         return plain
@@ -106,11 +108,12 @@ def _length(x: Values, axis: Any) -> Values:
 
 @for_function(np.linalg.norm)
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """Compute √Σ x² over the axes.
+    """Return the Euclidean length √Σ x² of x ± e over the axes.
 
-    Errors e of the entries change the length by at most ‖e‖. The rounding of a sum of m squares changes the length by a
-    relative (1 ± t)^{1/2} − 1 with t = m u, at most t/2 + t²/2 in absolute value. A kernel does not scale the entries,
-    so it loses squares below its range; this changes the length by up to √(m · smallest normal).
+    The errors e change the length by at most ‖e‖. The rounding of a sum of m squares changes the length by a relative
+    (1 ± t)^{1/2} − 1 with t = m u, u the unit roundoff; this is at most t/2 + t²/2 in absolute value. A kernel does not
+    scale the entries, so it loses squares below its range; this changes the length by up to √(m · smallest normal
+    number).
     """
     if ord is not None:
         raise TypeError("numpy.linalg.norm: bounded arrays have a rule for ord=None, the Euclidean norm, only.")
@@ -135,5 +138,5 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> B
 
 @for_function(np.linalg.vector_norm)
 def vector_norm(a: Any, *, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """Compute √Σ x² over the axes, as :func:`norm`."""
+    """Return the Euclidean length over the axes, as :func:`norm`."""
     return norm(a, axis=axis, keepdims=keepdims)

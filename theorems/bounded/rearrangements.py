@@ -1,4 +1,4 @@
-"""Functions that only rearrange entries: values and errors are rearranged alike, and plain operands count as exact."""
+"""Functions that only rearrange entries: they act on values and errors alike, and plain operands have the error 0."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MOVES: tuple[Callable[..., Any], ...] = (
     np.roll,
     np.copy,
 )
-"""Functions of one array, their first argument; their other arguments are shapes, axes and indices."""
+"""NumPy functions of one array, their first argument; the other arguments are shapes, axes and indices."""
 JOINS: tuple[Callable[..., Any], ...] = (np.concatenate, np.stack)
-"""Functions of a sequence of arrays."""
+"""NumPy functions of a sequence of arrays."""
 
 
 def _moving_rule(function: Callable[..., Any]) -> Callable[..., Bounded]:
@@ -60,7 +60,7 @@ for _function in JOINS:
 
 @for_function(np.broadcast_arrays)
 def broadcast_arrays(*arrays: Any) -> tuple[Bounded, ...]:
-    """Broadcast the arrays against each other; plain ones become exact."""
+    """Broadcast the arrays against each other; plain arrays become bounded arrays with the error 0."""
     pairs = [parts(a if isinstance(a, Bounded) else Bounded(a)) for a in arrays]
     shape = np.broadcast_shapes(*(x.shape for x, _ in pairs))
     return tuple(from_trusted(np.broadcast_to(x, shape), np.broadcast_to(e, shape)) for x, e in pairs)
@@ -68,7 +68,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Bounded, ...]:
 
 @for_function(np.where)
 def where(condition: Any, a: Any, b: Any) -> Bounded:
-    """Choose entries by a Boolean array; for a comparison that may be uncertain, use :func:`.comparisons.either`."""
+    """Select entries by a Boolean array; for a comparison that may be uncertain, use :func:`.comparisons.either`."""
     if isinstance(condition, Bounded):
         raise TypeError("numpy.where: the condition is a bounded array; give a comparison, such as x > 0.")
     (x, e), (y, f) = parts(a), parts(b)
@@ -87,13 +87,13 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Bounded:
 
 @for_function(np.zeros_like)
 def zeros_like(a: Any) -> Bounded:
-    """Return exact zeros in the shape of a."""
+    """Return zeros without error in the shape of a."""
     return Bounded(np.zeros(a.shape))
 
 
 @for_function(np.ones_like)
 def ones_like(a: Any) -> Bounded:
-    """Return exact ones in the shape of a."""
+    """Return ones without error in the shape of a."""
     return Bounded(np.ones(a.shape))
 
 
@@ -105,7 +105,7 @@ def full_like(a: Any, fill_value: Any) -> Bounded:
 
 @for_function(np.shape)
 def shape(a: Any) -> tuple[int, ...]:
-    """Return the shape, as :attr:`.array.Bounded.shape`."""
+    """Return the shape of the array."""
     return a.shape
 
 
