@@ -98,8 +98,8 @@ def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) 
     Values that are cached, as by ``cached_property``, keep the errors with which they were first computed.
 
     Args:
-    eps: the distance between 1 and the next number of the format: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16.
-    For 2⁻⁵² the errors cover every other float64 evaluation of the formula.
+        eps: the distance between 1 and the next number of the format: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for
+            bfloat16. For 2⁻⁵² the errors cover every other float64 evaluation of the formula.
         library: the largest error of exponentials and logarithms in such numbers, in units in the last place.
         lost: the absolute error of a result near zero, see :class:`.formats.Format`; by default derived from ``eps``.
     """

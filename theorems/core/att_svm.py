@@ -1,4 +1,4 @@
-"""First steps of a conclusion about p_mm: the implementation under test solves ATT-SVM; the solution is certified."""
+"""First steps of a conclusion about p_mm: the implementation under test solves ATT-SVM; its solution is certified."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from theorems.core.svm_certificate import svm_claim
 def solve_att_svm(
     problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation, claim: str, form: Form = Form.EXACT
 ) -> MaxMargin:
-    """Solve ATT-SVM(α) with the implementation under test and return its solution p_mm(α).
+    """Return p_mm(α), the solution of ATT-SVM(α) by the implementation under test.
 
     Args:
         problem: keys and scores.
         alpha: the chosen tokens, (n,).
-        under_test: the implementation whose solver is called.
-        claim: the name of the claim that is reported as undecided if there is no p_mm.
+        under_test: the implementation whose ``max_margin`` is called.
+        claim: the name of the claim that is undecided, or falsified by a wrong proof, if the answer is "infeasible".
         form: the form of that claim.
 
     Raises:
-        Refuted: the solver returned "infeasible" with multipliers that do not prove it.
-        Undecided: the solver returned "infeasible" with a proof.
+        Refuted: the implementation answered "infeasible" with multipliers that do not prove it.
+        Undecided: the implementation answered "infeasible" with a proof.
     """
     solution = under_test[max_margin](problem.exact_keys, alpha)
     if isinstance(solution, Infeasible):
@@ -46,7 +46,15 @@ def end_as_infeasible(
     form: Form = Form.EXACT,
     svm: str = "ATT-SVM",
 ) -> NoReturn:
-    """End a statement because the implementation under test called the statement's SVM (in any norm) infeasible.
+    """End a conclusion because the implementation under test called the SVM that it needs infeasible.
+
+    Args:
+        problem: keys and scores.
+        alpha: the chosen tokens, (n,).
+        infeasible: the implementation's answer.
+        claim: the name of the claim that is reported.
+        form: the form of that claim.
+        svm: the name of the SVM for messages; the proof is the same in any norm.
 
     Raises:
         Refuted: the multipliers do not prove that the SVM is infeasible.

@@ -1,4 +1,4 @@
-"""The check of one statement on one case: normalise the case, decide the assumptions, run the conclusion."""
+"""The check of one statement on one case: normalise the case's units, decide the assumptions, run the conclusion."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ class Outcome:
             else upheld. Not applicable if an assumption is not known to hold, or if the kernel under test refuses the
             call or is never called.
         claims: every claim that the conclusion yielded.
-        reason: the falsified or undecided claim, the assumption with its evidence, or the error; empty if upheld.
+        reason: the falsified or undecided claim, the failing assumption with its evidence, or the error; empty if
+            upheld.
         error: the type of the exception, if the conclusion (or an assumption's predicate) raised one.
-        touched: the functions of the attention kernel under test that were called; empty without a kernel.
-        not_found: whether the case is inconclusive only because a search of the suite found nothing, with the
-            implementation under test as well as with the reference.
-        parts: if the case is falsified, the verdicts on its premises, stated conclusion and sharper forms.
+        touched: the names of the functions of the attention kernel under test that were called; empty without a kernel.
+        not_found: whether the case is inconclusive only because a search by the suite found nothing, both with the
+            implementation under test and with the reference.
+        parts: if the case is falsified, the verdicts on the statement's premises, on its conclusion as the source
+            states it, and on claims that are sharper; else None.
     """
 
     verdict: Verdict
@@ -51,7 +53,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
     A statement that raises an error is inconclusive, never upheld.
     """
     with warnings.catch_warnings():
-        # A claim cannot pass with NaN or after an overflow; a warning by NumPy would only disturb the report.
+        # NumPy's warnings would only disturb the report: a claim cannot be upheld with NaN or after an overflow.
         warnings.simplefilter("ignore", RuntimeWarning)
         claims: list[Claim] = []
         all_claims: list[Claim] = []
@@ -81,7 +83,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
 
 
 def record_calls(under_test: Implementation) -> tuple[Implementation, set[str]]:
-    """Return the implementation with recorded calls, and the set that collects the names of the called functions."""
+    """Return the implementation with recorded calls, and the set to which each call adds the function's name."""
     calls: set[str] = set()
 
     def recording(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,13 +103,13 @@ def _require_declared(statement: Statement, claim: Claim) -> None:
 
 
 def _not_found(claims: Iterable[Claim]) -> bool:
-    """Return whether some claims are not upheld, all of them only because a search found nothing."""
+    """Return whether some claim is not upheld, and every such claim only because a search found nothing."""
     open_ones = [claim for claim in claims if claim.verdict is not Verdict.UPHELD]
     return bool(open_ones) and all(claim.not_found for claim in open_ones)
 
 
 def _not_found_either(statement: Statement, case: Subject, under_test: Implementation) -> bool:
-    """Return whether the search that found nothing also finds nothing with the reference implementation."""
+    """Return whether a search that found nothing also finds nothing with the reference implementation."""
     return under_test is REFERENCE or _not_found(_of_reference(statement, case, under_test))
 
 
@@ -120,7 +122,7 @@ def _of_reference(statement: Statement, case: Subject, under_test: Implementatio
 def _missing_claims(statement: Statement, case: Subject, under_test: Implementation, names: set[str]) -> str:
     """Return a message that names claims made for the reference but not for the implementation under test; else empty.
 
-    A claim is missing, for example, if the implementation under test reports a wrong flag.
+    Such a claim is missing, for example, if the implementation reports a wrong flag on which the claim depends.
     """
     if under_test is REFERENCE or (statement.kernel is not None and statement.kernel.capability):
         return ""
@@ -145,13 +147,13 @@ def claims_of(conclusion: object) -> Iterator[Claim]:
 def error_outcome(
     statement: Statement, error: BaseException, claims: tuple[Claim, ...] = (), where: str = ""
 ) -> Outcome:
-    """Return the inconclusive outcome of a statement that raised an error; for a user's file, with the line.
+    """Return the inconclusive outcome of a statement whose code raised an error; for a user's file, with the line.
 
     Args:
-        statement: the statement that raised.
+        statement: the statement.
         error: the exception.
         claims: the claims made before the error.
-        where: the code that raised the error, if not the conclusion.
+        where: the code that raised the error, if it was not the conclusion.
     """
     kind = type(error).__name__
     line = line_in(statement.file, error)
@@ -170,13 +172,13 @@ def error_outcome(
 
 
 def line_in(file: str, error: BaseException) -> int:
-    """Return the innermost line of a file in the traceback of an error; 0 if the file does not occur."""
+    """Return the line of a file at which an error left it, the innermost if several; 0 if the error did not pass it."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     return lines[-1] if file and lines else 0
 
 
 def _judge(statement: Statement, case: Subject, claims: list[Claim], all_claims: list[Claim]) -> Outcome:
-    """Return the outcome for ``claims``; if it is falsified, compute its ``parts`` from ``all_claims``."""
+    """Return the outcome that follows from ``claims``; if falsified, its ``parts`` follow from ``all_claims``."""
     falsified = next((claim for claim in claims if claim.verdict is Verdict.FALSIFIED), None)
     if falsified is not None:
         states = statement.states
@@ -194,7 +196,9 @@ def _judge(statement: Statement, case: Subject, claims: list[Claim], all_claims:
 
 
 def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
-    """Describe the part of the statement to which a falsified claim belongs, and the verdict on the conclusion.
+    """Describe what a falsified claim is in its statement (premise, conclusion or sharper claim), for messages.
+
+    The description includes the verdict on the statement's own conclusion.
 
     Returns:
         The description; empty for a statement that does not declare which of its claims are the conclusion.
@@ -206,14 +210,18 @@ def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
 
 
 def sentence(claim: Claim, part: str = "") -> str:
-    """Return as text the claim's name, ``part`` (the description of its part in the statement) and its numbers."""
+    """Return the claim's name, ``part`` (a description of the claim's part in its statement) and numbers, as text."""
     detail = f"; {claim.detail}" if claim.detail else ""
     name = f"{claim.name} ({part})" if part else claim.name
     return f"{name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
 
 
 def _missing_assumption(statement: Statement, case: Subject, original: Subject) -> str:
-    """Return the first assumption not known to hold, with evidence in the units of ``original``; empty if all hold."""
+    """Return the first assumption that is not known to hold, with the evidence; empty if all hold.
+
+    ``case`` is normalised; the evidence is given for ``original``, in the user's units, where both lead to the same
+    finding.
+    """
     if unfit := original.unfit_for(statement.assumptions):
         return unfit
     for id in statement.assumptions:

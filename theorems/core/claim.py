@@ -1,4 +1,4 @@
-"""Verdict and Claim: a statement makes claims, and each claim is a named inequality or limit."""
+"""The classes Claim and Verdict: a statement makes claims, and each claim is a named inequality or limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.core.tolerances import EXACT, ROUNDING, TOLERANCES, Reason
 
 
 class Verdict(StrEnum):
-    """The four possible outcomes of a check; only ``upheld`` is a pass."""
+    """The four possible outcomes of a check."""
 
     UPHELD = "upheld"
     FALSIFIED = "falsified"
@@ -29,20 +29,20 @@ WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.
 
 
 class Form(StrEnum):
-    """The strength of a claim."""
+    """The kind of a claim: how it is decided, and how strong it is."""
 
     EXACT = "exact"
     """Decided over the rationals, or an identity up to rounding."""
     EFFECTIVE = "effective"
     """An inequality with explicit constants, true at every finite point."""
     LIMIT = "limit"
-    """A limit with its rate, checked on a path that is followed far enough to show it."""
+    """A limit with its rate, checked on a path that is followed far enough to show the limit."""
     SHARP = "sharp"
     """The next-order term of a limit, predicted in closed form."""
 
 
 UNBOUNDED = "the bound of its rounding error is infinite, so no value could violate it"
-"""The reason why a claim with an infinite tolerance is undecided."""
+"""Why a claim with an infinite tolerance is undecided."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Claim:
     Attributes:
         name: a stable name in kebab-case, by which reports list the claim.
         form: exact, effective, limit or sharp.
-        slack: left side minus right side, in the units of ``tolerance``; the smallest slack if the claim was checked at
-            many points.
-        tolerance: the amount by which rounding, or an argued rate, may violate the inequality; ``why`` justifies it.
-        why: the reason of the tolerance, or the key of a reason that the suite declares.
-        detail: both sides at the worst point, in words.
+        slack: left side minus right side, in the units of ``tolerance``; if checked at many points, at the point
+            nearest to failing.
+        tolerance: the amount by which the inequality may be violated because of rounding or of a rate of convergence.
+        why: the reason for the tolerance, or the key of a reason that the suite declares.
+        detail: both sides at the point nearest to failing, as text.
         undecided: why the claim could not be decided; empty if it could.
-        branch: if the claim allows alternatives, a few words that say which of them occurred; reports count these.
+        branch: if the claim allows alternatives, the one that occurred, in a few words; reports count the alternatives.
         not_found: whether the claim is undecided because a search of the suite did not find the object of the claim.
             Such a case does not pass, but says nothing about the implementation under test; up to half of the generated
             cases may be undecided for this reason.
@@ -75,8 +75,8 @@ class Claim:
     not_found: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse an unknown reason or a negative tolerance; mark a claim with an infinite tolerance as undecided."""
-        # Store the name as a plain string: a ClaimName also has a condition, which cannot be pickled.
+        """Refuse an unknown reason or a negative tolerance; make a claim with an infinite tolerance undecided."""
+        # Store the name as a plain string: a ClaimName also holds a condition, which cannot be pickled.
         object.__setattr__(self, "name", str(self.name))
         if not isinstance(self.why, Reason) and self.why not in TOLERANCES:
             raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} is declared")
@@ -87,10 +87,7 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """Upheld or falsified by slack and tolerance; inconclusive if undecided or NaN.
-
-        A NaN returned by the implementation under test does not get here: :class:`NotANumber` falsifies the statement.
-        """
+        """The verdict: upheld or falsified by slack and tolerance; inconclusive if undecided or NaN."""
         if self.undecided or np.isnan(self.slack) or np.isnan(self.tolerance):
             return Verdict.INCONCLUSIVE
         return Verdict.UPHELD if self.slack >= -self.tolerance else Verdict.FALSIFIED
@@ -109,8 +106,8 @@ def at_least(
 ) -> Claim:
     """Return the claim that left ≥ right at every entry; the claim reports the entry nearest to failing.
 
-    An entry whose two sides are the same float holds with any tolerance; it is reported only if the two sides are equal
-    at every entry. A NaN is reported unless another entry fails. A claim without entries is undecided, not upheld.
+    An entry whose two sides are the same float is reported only if this is so at every entry, since it would hide the
+    others. A NaN is reported unless another entry fails. A claim without entries is undecided, not upheld.
 
     Args:
         name: the name of the claim.
@@ -118,11 +115,11 @@ def at_least(
         left: an array. If ``left`` or ``right`` carries a rounding error (:class:`theorems.bounded.Bounded`), the
             tolerance is the error bound of ``left − right``.
         right: an array that broadcasts against ``left``.
-        rounding: for plain numbers, the absolute error of ``left − right``, per entry.
+        rounding: if both sides are plain numbers, the absolute error of ``left − right`` at each entry.
         why: the reason for ``rounding``, or the key of a reason that the suite declares.
         scale: the divisor that makes slack and tolerance comparable between entries; by default the larger side if the
             sides carry their rounding error, else 1.
-        points: a noun for the entries, for the detail line.
+        points: a noun for the entries, used in ``detail``.
 
     Raises:
         TypeError: ``rounding`` is given although the sides carry their error, or missing for plain numbers.
@@ -133,7 +130,7 @@ def at_least(
     if carried:
         gap: Any = left - right
         left, right = value_of(left), value_of(right)
-        # Dividing by the scale rounds, too.
+        # The factor covers the rounding of the division by the scale.
         rounding = gap.error * (1 + 4 * EPS)
         larger = np.fmax(np.fmax(np.abs(left), np.abs(right)), rounding)
         scale = np.where(np.isfinite(larger) & (larger > 0), larger, 1.0) if scale is None else scale
@@ -145,7 +142,8 @@ def at_least(
     slack = ((gap.value if carried else left - right) / scale).ravel()
     tolerance = (rounding / scale).ravel()
     bad = np.isnan(slack) | np.isnan(tolerance)
-    # An entry with an infinite tolerance says nothing (∞ − ∞); it must not hide the others.
+    # An entry with an infinite tolerance says nothing; without the first ``where`` it could become NaN (∞ − ∞) and hide
+    # others.
     with np.errstate(invalid="ignore"):
         room = np.where(np.isposinf(tolerance), np.inf, slack + tolerance)
         room = np.where(bad, np.inf, room)
@@ -159,7 +157,7 @@ def at_least(
 
 
 class Ended(Exception):
-    """Exception that ends a conclusion after a claim without which the later claims have no meaning.
+    """Exception that ends a conclusion because without this claim the later claims have no meaning.
 
     Attributes:
         claims: the claims to yield before the conclusion ends.
@@ -169,17 +167,17 @@ class Ended(Exception):
 
 
 class Undecided(Ended):
-    """Exception that ends a conclusion with one undecided claim, because the conclusion cannot continue.
+    """Exception that ends a conclusion with one undecided claim, without which it cannot continue.
 
     Args:
         claim: the name of the claim that could not be decided.
         why: the reason.
         form: the form of the claim.
-        not_found: whether the reason is that a search or solver of the suite found nothing.
+        not_found: whether the reason is that a search or solver of the suite found nothing; see :class:`Claim`.
     """
 
     def __init__(self, claim: str, why: str, form: Form = Form.EXACT, *, not_found: bool = False) -> None:
-        """Make the undecided claim from the name of the claim and the reason."""
+        """Make ``claims`` from the claim's name and the reason why it is undecided."""
         super().__init__(f"{claim}: {why}")
         self.why = why
         self.claims = (undecided_claim(claim, why, form, not_found=not_found),)
@@ -195,7 +193,7 @@ class Refuted(Ended):
     """
 
     def __init__(self, claim: str, detail: str, form: Form = Form.EFFECTIVE) -> None:
-        """Make the failed claim from the name of the claim and a description of what was returned."""
+        """Make ``claims`` from the claim's name and the description of what was returned."""
         super().__init__(f"{claim}: {detail}")
         # An impossible result is infinitely far from a correct one.
         self.claims = (Claim(claim, form, -np.inf, 0.0, EXACT, detail=detail),)
@@ -226,14 +224,13 @@ def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, str]) -> Callable[..., Any]:
-    """Wrap a conclusion so that a claim that refines a limit is undecided if the claim of the limit is undecided.
+    """Wrap a conclusion so that a claim that refines a limit is undecided if the claim of this limit is undecided.
 
-    A claim that refines a limit compares a path or flow with the limit, so it means nothing if the limit was not
-    reached.
+    For example, a claim on the rate at which a path approaches a limit means nothing if the limit was not reached.
 
     Args:
-        conclusion: yields claims.
-        refines: for each claim that refines a limit, the name of the limit's claim, by the name of the refining claim.
+        conclusion: the function that yields claims.
+        refines: the name of the limit's claim, by the name of the claim that refines it.
     """
     if not refines:
         return conclusion
@@ -276,9 +273,9 @@ def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, 
 
 
 def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Claim]]:
-    """Decorate one section of a conclusion: if it raises :class:`Ended`, only this section ends.
+    """Decorate a generator of some of a conclusion's claims: if it raises :class:`Ended`, only these claims end.
 
-    A refutation (:class:`Refuted`), such as NaN for a number, still ends the whole conclusion.
+    A refutation (:class:`Refuted`), such as a NaN in place of a number, still ends the whole conclusion.
     """
 
     @wraps(claims)
@@ -300,6 +297,6 @@ def undecided_claim(claim: str, why: str, form: Form = Form.EXACT, *, not_found:
         claim: the name of the claim.
         why: the reason.
         form: the form of the claim.
-        not_found: whether the reason is that a search or solver of the suite found nothing.
+        not_found: whether the reason is that a search or solver of the suite found nothing; see :class:`Claim`.
     """
     return Claim(claim, form, 0.0, 0.0, EXACT, undecided=why, not_found=not_found)

@@ -1,4 +1,4 @@
-"""Declarations of claims: the name of a claim, its part in the statement, and the cases on which it is made.
+"""Declarations of claims: the claim's name, its part (premise, conclusion or sharper form), and when it is made.
 
 A statement's file declares each of its claims once, lists the declarations in ``claims=`` and passes them as names::
 
@@ -20,18 +20,18 @@ from theorems.core.claim import Claim
 from theorems.core.parts import Part
 
 ALWAYS = "on every case"
-"""Condition of claims that are made on every case, unless an earlier claim ends the conclusion."""
+"""Condition of claims that are made on every case on which no earlier claim ends the conclusion."""
 
 
 class ClaimName(str):
     """The name of a claim, with its part in the statement and the cases on which it is made.
 
     Attributes:
-        part: a premise, the stated conclusion, or a sharper form of ours.
+        part: a premise, the conclusion as the source states it, or a sharper claim of the suite's own.
         when: the cases on which the claim is made, in words; a :class:`theorems.core.parts.Condition` is also a
             function that decides whether a case is among them.
-        refines: the name of the claim of a limit that this claim sharpens; this claim is undecided if the limit's claim
-            is. Empty if this claim sharpens no limit.
+        refines: the name of another claim, about a limit, whose rate or next-order term this claim gives; while the
+            limit is undecided, so is this claim. Empty for other claims.
     """
 
     part: Part
@@ -39,7 +39,7 @@ class ClaimName(str):
     refines: str
 
     def __new__(cls, name: str, part: Part, when: str = ALWAYS, refines: str = "") -> ClaimName:
-        """Create the string and set its attributes."""
+        """Create the string with its attributes."""
         name_with_part = super().__new__(cls, name)
         name_with_part.part, name_with_part.when, name_with_part.refines = part, when, refines
         return name_with_part
@@ -54,37 +54,37 @@ class ClaimName(str):
 
 
 def stated_claim(name: str, *, when: str = ALWAYS) -> ClaimName:
-    """Declare a claim that the source itself states as the conclusion, at finite points or in the limit."""
+    """Declare a claim that the source itself states as its conclusion, at finite points or in the limit."""
     return ClaimName(name, Part.STATED, when)
 
 
 def premise(name: str, *, when: str = ALWAYS) -> ClaimName:
-    """Declare a claim that checks what the conclusion assumes about data, solutions or runs."""
+    """Declare a claim that data, solutions and runs are what the conclusion assumes."""
     return ClaimName(name, Part.PREMISE, when)
 
 
 def sharper(name: str, *, when: str = ALWAYS, refines: str = "") -> ClaimName:
-    """Declare a claim that is sharper than what the source states.
+    """Declare a claim of the suite's own that is sharper than what the source states.
 
     Args:
         name: the name, in kebab-case.
-        when: the cases on which the claim is made.
-        refines: the claim of a limit whose rate or next-order term this claim gives. This claim is undecided if the
-            limit's claim is, see :func:`theorems.core.claim.unless_limit_is_open`.
+        when: the cases on which the claim is made, in words.
+        refines: the claim of a limit whose rate or next-order term this claim gives. While the limit is undecided, so
+            is this claim, see :func:`theorems.core.claim.unless_limit_is_open`.
     """
     return ClaimName(name, Part.SHARPER, when, refines)
 
 
 @runtime_checkable
 class Given(Protocol):
-    """Protocol of the objects that a conclusion is about, such as a solution, a run or points."""
+    """Protocol of objects that a conclusion is given, such as a solution, a run or points."""
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that check what the conclusion assumes about the object."""
+        """Yield the claims that the object is what the conclusion assumes."""
 
 
 def premises(*objects: Given | Iterable[Claim] | Claim) -> Iterator[Claim]:
-    """Yield the claims that check what the conclusion assumes about several objects.
+    """Yield the claims that several objects are what the conclusion assumes.
 
     A conclusion calls this function as ``yield from premises(descent, flow)``.
 

@@ -1,4 +1,4 @@
-"""Exact claims on a dataset: keys are X_i Wᵀ (if W is trained, vec(x_it z_iᵀ) with query z_i), scores are Y_i X_i v.
+"""Exact claims on a dataset: keys are X_i Wᵀ, or vec(x_it z_iᵀ) with query z_i if W is trained; scores are Y_i X_i v.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1; *Transformers as Support Vector Machines*,
 (W-ERM).
@@ -25,14 +25,14 @@ from theorems.core.tolerances import EXACT
 KEYS_ARE_PRODUCTS = premise("keys-are-products", when="the case has tokens")
 SCORES_ARE_PRODUCTS = premise("scores-are-products", when="the case has tokens")
 DATASET_CLAIMS = (KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS)
-"""The claims of :func:`dataset_claims`."""
+"""The claims that :func:`dataset_claims` yields."""
 
 
 def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims that k_it = W x_it and γ_it = Y_i v·x_it, each within half an ulp of the exact product.
+    """Yield the claims that k_it = W x_it and γ_it = Y_i v·x_it, each within half a unit in the last place.
 
-    The claims are about the keys and scores that the implementation computes and about those in the case's problem. A
-    case without tokens has no such claims.
+    The claims are checked both for the keys and scores that the implementation computes and for those in the problem of
+    the case. Without tokens no claim is made.
     """
     data = case.dataset
     if data is None:
@@ -46,11 +46,11 @@ def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 KEYS_ARE_OUTER_PRODUCTS = premise("keys-are-outer-products")
 QUERY_CLAIMS = (KEYS_ARE_OUTER_PRODUCTS, premise(SCORES_ARE_PRODUCTS))
-"""The claims of :func:`query_claims`."""
+"""The claims that :func:`query_claims` yields."""
 
 
 def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims for a trained W: k_it = vec(x_it z_iᵀ) and γ_it = Y_i v·x_it, each within half an ulp."""
+    """Yield the claims that k_it = vec(x_it z_iᵀ) and γ_it = Y_i v·x_it, each within half a unit in the last place."""
     data = case.queried
     assert data is not None, "the statement assumes queries-given"
     keys, scores = under_test[outer_keys_and_scores](data)
@@ -62,7 +62,7 @@ def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _signed_scores(data: Dataset | QueryDataset, tokens: fmpq_mat) -> list[fmpq]:
-    """Return Y_i v·x_it, token by token."""
+    """Return the scores Y_i v·x_it over the rationals, one per row of ``tokens``."""
     labels = np.repeat(data.Y, data.X.shape[1]).tolist()
     products = (tokens * rational_matrix(data.v[:, None])).entries()
     return [rational(y) * x for y, x in zip(labels, products, strict=True)]

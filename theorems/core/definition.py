@@ -1,4 +1,4 @@
-"""A definition of a paper, with the code that computes it."""
+"""The class of a paper's definitions, each with the code that computes what it defines."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from importlib import import_module
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition of the paper.
+    """A definition of a paper.
 
     Attributes:
         id: the id, such as ``definition-2``.
-        title: the term that it defines, in a few words.
-        source: the place in the paper that states it.
+        title: the defined term, in a few words.
+        source: the place in the paper.
         text: the definition in full.
-        objects: ``module:name`` of the code that computes it.
+        objects: the code that computes what is defined, each object as ``module:name``.
     """
 
     id: str

@@ -1,4 +1,6 @@
-"""Check of a direction's selected tokens and directional neighbours, by a second computation from Definition 3.
+"""Check of the selected tokens and directional neighbours of a direction q against Definition 3.
+
+The tokens are computed a second time, over the rationals, independently of the implementation under test.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3.
 """
@@ -21,9 +23,9 @@ DEFINITION_3 = premise("definition-3")
 def by_definition(
     keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"]
 ) -> tuple[Bool[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
-    """Return the selected tokens and directional neighbours of q, computed over the rationals from Definition 3."""
+    """Return the masks of the selected tokens and directional neighbours of q by Definition 3, over the rationals."""
     n, tokens, d = keys.shape
-    # Scale by powers of two: this does not change the order of the logits.
+    # The keys become integers times a power of two, which does not change the order of the logits.
     whole = fmpz_mat(n * tokens, d, Dyadic.of(keys).integers())
     logits = (whole * fmpz_mat(d, 1, Dyadic.of(q).integers())).entries()
     rows = [logits[i * tokens : (i + 1) * tokens] for i in range(n)]
@@ -36,7 +38,7 @@ def by_definition(
 def as_defined(
     direction: Direction, keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], name: str = DEFINITION_3
 ) -> Claim:
-    """Return the claim that ``direction`` has the selected tokens and directional neighbours of Definition 3 for q."""
+    """Return the claim that ``direction`` has the selected tokens and directional neighbours of q by Definition 3."""
     selected, neighbours = by_definition(keys, q)
     right = int(((direction.selected == selected) & (direction.neighbours == neighbours)).sum())
     return at_least(name, Form.EXACT, right, selected.size, rounding=0.0, why=EXACT, points="direction")

@@ -1,4 +1,4 @@
-"""The claim that two evaluations of one quantity agree."""
+"""The claim that two computations of the same quantity agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def equal(name: str, left: Any, right: Any, *, points: str = "point") -> Claim:
         name: the name of the claim.
         left: an array. At least one of ``left`` and ``right`` is :class:`theorems.bounded.Bounded`.
         right: an array that broadcasts against ``left``.
-        points: a noun for the entries, for the detail line.
+        points: a noun for the entries, used in the claim's ``detail``.
     """
     sides = np.broadcast_arrays(*(x if isinstance(x, Bounded) else exact(x) for x in (left, right)))
     decided = sides[0] == sides[1]

@@ -12,7 +12,7 @@ class Exit(IntEnum):
     """All statements are upheld or not applicable, and at least one is upheld."""
     FALSIFIED = 1
     BAD_INPUT = 2
-    """The usage or the data are wrong."""
+    """The options, arguments or data of the command are wrong."""
     INCONCLUSIVE = 3
     """A statement could not be decided, or no statement could be checked."""
     INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""The exit code of a command for a set of verdicts."""
+"""The rule that gives the exit code of a command from verdicts."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ _MODULES = {
     "training.joint_descent": "joint_descent head_gradient",
     "training.steepest_descent": "steepest_descent mirror_descent",
 }
-"""Names of functions by module of :mod:`reference_attention`; ``a=b`` if the attribute ``a`` was the function ``b``."""
+"""Names of functions by module of :mod:`reference_attention`; ``a=b`` means that the attribute ``a`` held the function
+``b``."""
 _FUNCTIONS = {
     former: (f"reference_attention.{module}", name or former)
     for module, names in _MODULES.items()
@@ -47,7 +48,7 @@ _FUNCTIONS = {
 
 
 def function_named(former: str) -> Callable[..., Any]:
-    """Return the function that the attribute ``former`` of the class held until version 0.2.
+    """Return the function that the attribute ``former`` of ``Implementation`` held until version 0.2.
 
     Raises:
         AttributeError: the class had no such attribute.
@@ -60,7 +61,7 @@ def function_named(former: str) -> Callable[..., Any]:
 
 
 def functions_among(options: Iterable[str]) -> dict[str, Callable[..., Any]]:
-    """Return, by name, the functions that former attributes held; names in ``options`` of anything else are ignored."""
+    """Return, by name, the functions that former attributes held; other names in ``options`` are ignored."""
     return {name: function_named(name) for name in options if name in _FUNCTIONS}
 
 

@@ -1,7 +1,7 @@
-"""The implementation under test: a name, and the functions that replace functions of the reference.
+"""The implementation under test: a name, and functions that replace functions of the reference.
 
-A statement looks up each function that it needs, ``under_test[max_margin](keys, alpha)``, and gets the reference's
-function or its replacement: a library author's kernel in place of the softmax, or a planted fault. Any public function
+A statement looks up each function that it needs, ``under_test[max_margin](keys, alpha)``, and gets the function of the
+reference or its replacement, such as a user's kernel in place of the softmax, or a planted fault. Every public function
 of :mod:`reference_attention`, or of a paper's own package, can be replaced.
 """
 
@@ -21,14 +21,14 @@ Replacements = Mapping[Callable[..., Any], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Implementation(UnderTest):
-    """Implementation of softmax attention and its hard-margin SVM, on which statements are checked.
+    """An implementation of softmax attention and of its hard-margin SVM, on which statements are checked.
 
     Attributes:
-        name: the name in reports.
+        name: the name that reports show.
         replaced: a mapping from functions of the reference to their replacements, which have the same signatures.
         textbook_eps: 0 if gradients have small relative errors even when the softmax saturates. A kernel that computes
-            the textbook formula has absolute errors instead; give the spacing of the kernel's floats at 1 (2⁻⁵² for
-            float64), from which tolerances at finite points are computed.
+            gradients by the textbook formula has absolute errors instead. For such a kernel give the distance between 1
+            and the next number of its format (2⁻⁵² for float64), from which tolerances are computed.
 
     >>> from theorems import REFERENCE, max_margin
     >>> lazy = REFERENCE.replace("lazy", {max_margin: lambda keys, alpha: None})
@@ -47,7 +47,7 @@ class Implementation(UnderTest):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return the function that was an attribute of this class until version 0.2, with a DeprecationWarning."""
+            """Return a function that was an attribute of this class until version 0.2, with a DeprecationWarning."""
             function = former_functions.function_named(name)
             warn_renamed(*former_functions.names_of(name, function))
             return self[function]
@@ -65,7 +65,7 @@ class Implementation(UnderTest):
 
         Args:
             name: the name of the copy.
-            replaced: further replacements, in the form of the attribute ``replaced``.
+            replaced: further replacements, by function, as in the attribute ``replaced``.
             changed: new values of other attributes. A former attribute, as in ``max_margin=…``, works with a warning
                 until version 0.3.
         """
@@ -83,7 +83,7 @@ class Implementation(UnderTest):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """Return the data for pickling: the name ``REFERENCE`` for the reference, otherwise the fields."""
-        # Code tests ``under_test is REFERENCE``, which must work in other processes, too.
+        # Code tests ``under_test is REFERENCE``, which must hold in other processes, too.
         return "REFERENCE" if self is REFERENCE else super().__reduce_ex__(protocol)
 
 

@@ -1,4 +1,4 @@
-"""Description of how a statement uses the attention kernel under test, or why it does not."""
+"""Declarations of how a statement uses the attention kernel under test, or why it does not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ class KernelUse:
 
     Attributes:
         called: whether the statement calls the kernel; if so, the statement's rounding bounds include ``textbook_eps``.
-        says: where the statement calls the kernel, or why it does not.
-        turn: the position of the statement in a run that stops at the first failure; cheap statements come first.
-        capability: the option that a kernel must declare for the statement to apply; empty for statements of papers.
+        says: the step at which the statement calls the kernel, or why it does not call the kernel.
+        turn: the position of the statement in a run that stops at the first failure, where cheap statements come first.
+        capability: the option (such as causal masks) that the statement is about, which a kernel must declare for the
+            statement to apply; empty for statements of papers.
         differentiates: whether the statement needs the kernel's backward pass.
     """
 
@@ -27,7 +28,7 @@ class KernelUse:
 
 
 def calls(where: str, *, turn: int, differentiates: bool = True) -> KernelUse:
-    """Return the :class:`KernelUse` of a statement that calls the kernel at the step ``where``."""
+    """Return the declaration of a statement that calls the kernel at the step ``where``."""
     return KernelUse(True, where, turn, differentiates=differentiates)
 
 

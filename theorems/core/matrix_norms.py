@@ -15,11 +15,11 @@ from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.floats import EPS
 
 CLOSE = 2.0**-46
-"""The first σ that is tried exceeds the largest singular value, as computed in floats, by this relative amount."""
+"""Relative amount by which the first σ that is tried exceeds ‖A‖_op as computed in floats."""
 
 
 def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
-    """Return a σ > ‖A‖_op, usually larger by a relative 2^−46; None if no such σ is found, as for A = 0."""
+    """Return a rational σ > ‖A‖_op, usually larger by a relative 2^−46; None if no such σ is found, as for A = 0."""
     square = matrix * matrix.transpose() if matrix.nrows() < matrix.ncols() else matrix.transpose() * matrix
     size, excess = float(np.linalg.norm(_floats(matrix), ord=2)), CLOSE
     while excess < 1 and 0 < size < math.inf:
@@ -31,11 +31,11 @@ def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
 
 
 def nuclear_norm_above(matrix: fmpq_mat) -> fmpq | None:
-    """Return ½(‖K‖² + ‖Q‖²) ≥ ‖A‖_⋆ for factors A = K Qᵀ; None for A = 0.
+    """Return an upper bound ½(‖K‖_F² + ‖Q‖_F²) of ‖A‖_⋆ from factors A = K Qᵀ; None if there are none, as for A = 0.
 
-    K approximates U S^½, where A = U S Vᵀ is computed in floats, and Q = AᵀK⁻ᵀ exactly. The bound is near ‖A‖_⋆,
-    because the columns of K are orthogonal up to rounding and have the lengths of the columns of Q. A singular value
-    that is 0, or is lost in rounding, is replaced by eps times the largest.
+    K approximates U S^½ of the singular value decomposition A = U S Vᵀ in floats, and Q = AᵀK⁻ᵀ exactly. The bound is
+    near ‖A‖_⋆, because the columns of K are orthogonal up to rounding and have the lengths of the columns of Q. A
+    singular value that is 0, or is lost in rounding, is replaced by eps times the largest.
     """
     wide = matrix if matrix.nrows() <= matrix.ncols() else matrix.transpose()
     U, S, _ = np.linalg.svd(_floats(wide), full_matrices=False)
@@ -49,12 +49,12 @@ def nuclear_norm_above(matrix: fmpq_mat) -> fmpq | None:
 
 
 def squared_norm(matrix: fmpq_mat) -> fmpq:
-    """Return ‖A‖_F²."""
+    """Return the sum ‖A‖_F² of the squared entries."""
     return sum((x * x for x in matrix.entries()), fmpq(0))
 
 
 def is_below(square: fmpq_mat, shift: fmpq) -> bool:
-    """Return whether shift·I − square is positive definite, decided by elimination over the rationals."""
+    """Return whether shift·I − square is positive definite for a symmetric matrix ``square``, decided exactly."""
     n = square.nrows()
     A: list[list[fmpq]] = [[(shift if i == j else fmpq(0)) - square[i, j] for j in range(n)] for i in range(n)]
     for j in range(n):

@@ -1,9 +1,10 @@
 """Attention with a nonlinear head, computed by an implementation that supports only linear heads.
 
-The head is Σ_j b_j φ_j(·) over hidden units j. Every δ_ij = Σ_t s_it g_itj (softmax weights s, gaps g of hidden unit j)
-is the excess risk of a linear head with scores −g under the correlation loss, so ``log_excess_risk`` computes it up to
-rounding, however small it is. The gradient of L at p equals the gradient for a linear head with scores −|ℓ'_i| Σ_j
-|b_j| φ'_j g_itj. So the softmax of the implementation under test, with its faults, is the one that is used.
+The head is ψ = Σ_j b_j φ_j(·) over hidden units j with activations φ_j. Let the gap g_itj be how far token t of input i
+is from the optimal token in the input of unit j, and δ_ij = Σ_t s_it g_itj its mean under the softmax weights s. δ_ij
+is the excess risk of a linear head with scores −g_itj under the correlation loss, so ``log_excess_risk`` computes it up
+to rounding, however small it is. The gradient of L at p equals the gradient for a linear head with scores −|ℓ'_i| Σ_j
+|b_j| φ'_j g_itj. So all depends on the softmax of the implementation under test, and its faults show.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83).
 """
@@ -28,11 +29,11 @@ CORRELATION = LOSSES["correlation"]
 
 @dataclass(frozen=True, eq=False)
 class HeadedAttention:
-    """The risk L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀ s_i)), with the softmax s_i of an implementation.
+    """The risk L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀ s_i)) with a head ψ and the softmax weights s_i of an implementation.
 
     Attributes:
         problem: keys and loss (the scores are not used).
-        mixing: the head with the constants of Lemma 14.
+        mixing: the head ψ, with the constants of Lemma 14.
         under_test: the implementation whose softmax is used.
     """
 
@@ -41,8 +42,8 @@ class HeadedAttention:
     under_test: Implementation
 
     def log_steps(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n m"]:
-        """Return log δ_ij; NaN where the implementation computes a negative δ_ij."""
-        # One problem per input i and hidden unit j; the keys, hence the softmax, are those of input i.
+        """Return log δ_ij (see the module) for hidden unit j; NaN where the implementation computes a negative δ_ij."""
+        # One problem for each input i and hidden unit j; keys, and so softmax weights, are those of input i.
         scores = -np.moveaxis(self.mixing.gaps, 2, 1)[:, :, None]
         keys = self.problem.keys[:, None, None]
         prompt = np.broadcast_to(p[..., None, None, :], (*p.shape[:-1], 1, scores.shape[1], p.shape[-1]))
@@ -51,7 +52,7 @@ class HeadedAttention:
         return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
 
     def log_lost(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n"]:
-        """Return log(ν_i − Y_i ψ), the logarithm of the gap between each output and its supremum ν_i."""
+        """Return log(ν_i − Y_i ψ), how far the output for input i is below its supremum ν_i."""
         return log_score_drop(self.mixing, self.log_steps(p))
 
     def log_excess(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
@@ -63,7 +64,7 @@ class HeadedAttention:
         return np.asarray(np.logaddexp.reduce(log_size, axis=-1) - math.log(self.problem.n))
 
     def scaled_gradient(self, p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
-        """Return ∇L as the logarithm of a scale and a direction."""
+        """Return ∇L as a direction and the logarithm of the scale by which it is to be multiplied."""
         mixing, head = self.mixing, self.mixing.head
         log_steps = self.log_steps(p)
         inputs = mixing.best + head.signs * np.exp(np.minimum(log_steps, 700.0))
@@ -74,7 +75,7 @@ class HeadedAttention:
         return self.under_test[scaled_gradient](self.problem.keys, scores, CORRELATION, p)
 
     def as_implementation(self) -> Implementation:
-        """Return an implementation with this risk and gradient, which ignore their arguments scores, loss and α."""
+        """Return an implementation with this risk and gradient, which ignores the arguments scores, loss and α."""
 
         def excess(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
             log_size = self.log_excess(p)
@@ -87,10 +88,10 @@ class HeadedAttention:
 
 
 def log_score_drop(mixing: LinearMixing, log_steps: Float64[np.ndarray, "*b n m"]) -> Float64[np.ndarray, "*b n"]:
-    """Return log Σ_j |b_j| |φ_j(z*_j + σ_j δ_j) − φ_j(z*_j)| from log δ, shape (*b, n).
+    """Return log Σ_j |b_j| |φ_j(z*_j + σ_j δ_j) − φ_j(z*_j)|, (*b, n), for log δ_j of each hidden unit j.
 
-    The sum bounds how far scores drop. Here z* are the features of the optimal tokens, and σ_j = ±1 is the direction in
-    which the input of hidden unit j must move for the output to fall.
+    The sum is how far the output may fall. z*_j is the input of unit j for the optimal token, and σ_j = ±1 is the
+    direction in which this input must move for the output to fall. b_j and φ_j are weight and activation of unit j.
     """
     head = mixing.head
     shape = log_steps.shape
