@@ -1,11 +1,12 @@
-"""Certificate for a solution of ATT-SVM⋆ (least nuclear norm C_⋆) by the implementation under test: weak duality.
+"""Certificate for a solution of ATT-SVM⋆ by the implementation under test: bounds of C_⋆ = min ‖W‖_⋆ by weak duality.
 
-K, Q and λ ≥ 0 are floats, hence rationals. Every margin of KQᵀ is at least a rational m > 0, and σ²I − MᵀM is positive
-definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so over the rationals Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m for any K,
-Q and λ. These bounds need no eigenvalue, no singular value and no tolerance. The claim that the two bounds meet needs a
-tolerance, since K, Q and λ are rounded. The numbers that prove uniqueness (face, gap, support and τ, see
+The solution gives factors K, Q of W = KQᵀ and duals λ ≥ 0 as floats, hence rationals. Let every margin of KQᵀ be at
+least a rational m > 0, and let σ²I − MᵀM be positive definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ. Then
+Σλ/σ ≤ C_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²)/m, proven over the rationals for any K, Q and λ. No eigenvalue, no singular value and no
+tolerance is needed. The claim that the two bounds meet needs a tolerance, since K, Q and λ are rounded. The numbers
+that prove uniqueness (``face``, ``gap``, ``support`` and ``injectivity``, called τ here, see
 :class:`reference_attention.svm.nuclear_max_margin.NuclearMaxMargin`) are compared with values computed in floats from M
-and W; gap and τ are bounded from both sides.
+and W; ``gap`` and τ are bounded from both sides.
 
 References: *Transformers as Support Vector Machines*, (Att-SVM⋆).
 """
@@ -39,7 +40,9 @@ NOT_SEPARATING = "KQᵀ does not separate the tokens α from the others"
 
 @dataclass(frozen=True, eq=False)
 class NuclearCertificate:
-    """The bounds of C_⋆ that a solution's floats K, Q and λ prove, for comparison with the bounds that it states.
+    """The bounds of C_⋆ that a solution's K, Q and λ prove, for comparison with the bounds that the solution states.
+
+    m, σ and M are those of the module.
 
     Attributes:
         data: tokens and queries.
@@ -53,13 +56,13 @@ class NuclearCertificate:
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """The indices (i, t) of the rows, t ≠ α_i."""
+        """The indices (i, t), t ≠ α_i, of the N constraints."""
         n, T, _ = self.data.X.shape
         return [(i, t) for i in range(n) for t in range(T) if t != self.alpha[i]]
 
     @cached_property
     def rows(self) -> tuple[fmpq_mat, fmpq_mat]:
-        """The factors a_j = x_iα − x_it and z_j = z_i over the rationals, shapes (N, d) and (N, e)."""
+        """The factors a_j = x_iα − x_it and z_j = z_i of the constraints over the rationals, (N, d) and (N, e)."""
         a = [
             [rational(x) - rational(y) for x, y in zip(self.data.X[i, self.alpha[i]], self.data.X[i, t], strict=True)]
             for i, t in self.pairs
@@ -74,7 +77,7 @@ class NuclearCertificate:
 
     @cached_property
     def upper(self) -> fmpq | None:
-        """The upper bound ½(‖K‖² + ‖Q‖²)/m of C_⋆; None where a margin is not positive."""
+        """The upper bound ½(‖K‖_F² + ‖Q‖_F²)/m of C_⋆; None where a margin is not positive."""
         a, z = self.rows
         K, Q = rational_matrix(self.svm.K), rational_matrix(self.svm.Q)
         images = zip((a * K).tolist(), (z * Q).tolist(), strict=True)
@@ -92,7 +95,7 @@ class NuclearCertificate:
 
     @cached_property
     def sensitivity(self) -> float:
-        """The factor max_j |a_j|ᵀ|K||Q|ᵀ|z_j| + Σ λ_j ‖a_j‖‖z_j‖ by which relative roundings are multiplied."""
+        """The factor max_j |a_j|ᵀ|K||Q|ᵀ|z_j| + Σ λ_j ‖a_j‖‖z_j‖ by which bounds amplify relative rounding errors."""
         a, z, duals = (np.abs(x) for x in self.floats)
         most = np.vecdot(a @ np.abs(self.svm.K), z @ np.abs(self.svm.Q)).max()
         return float(most + duals @ (np.linalg.norm(a, axis=1) * np.linalg.norm(z, axis=1)))
@@ -103,7 +106,7 @@ class NuclearCertificate:
         return 4 * CLOSE + 8 * (len(self.pairs) + sum(self.data.shape)) * EPS * self.sensitivity
 
     def wrong_bounds(self) -> str:
-        """Return why the solution's bounds are wrong, or why K, Q and λ do not prove them; else empty."""
+        """Return why the bounds that the solution states are wrong or not proven by K, Q and λ; empty if right."""
         svm, (n, T, d), e = self.svm, self.data.X.shape, self.data.shape[1]
         shapes = (svm.K.shape[0], svm.Q.shape[0], svm.K.shape[1], svm.duals.shape)
         if shapes != (d, e, svm.Q.shape[1], (n, T)) or (svm.alpha != self.alpha).any():
@@ -124,7 +127,10 @@ class NuclearCertificate:
         return ""
 
     def wrong_face(self) -> str:
-        """Return the first error in rank, face, gap, support or τ of a solution stated to be unique; else empty."""
+        """Return the first error in the numbers of a solution stated to be the only one; empty if there is none.
+
+        The numbers are rank, ``face``, ``gap``, ``support`` and ``injectivity``.
+        """
         svm, r = self.svm, self.svm.K.shape[1]
         if svm.face is None or svm.gap is None or svm.injectivity is None or svm.support is None or svm.rank != r:
             return "the solution is stated to be unique, but its face, gap, τ, support or rank is missing or wrong"
@@ -138,7 +144,8 @@ class NuclearCertificate:
             return "W is no U1 P V1ᵀ with P ≻ 0 and M V1 = U1"
         values = np.linalg.svd(M, compute_uv=False)
         following = float(values[r]) if r < len(values) else 0.0
-        # Smaller g and τ only weaken the bounds that use them, so both may be too small by a factor 2 and by rounding.
+        # Bounds that use gap and τ stay true if these are too small, so they may be too small by a factor 2 and by
+        # rounding.
         if (
             not (1 - following - off) / 2 <= svm.gap <= 1 - following + off
             or not svm.gap > 0
@@ -160,17 +167,17 @@ class NuclearCertificate:
 
 
 def images_of(u: Float64[np.ndarray, "s r"], v: Float64[np.ndarray, "s r"]) -> Float64[np.ndarray, "s k"]:
-    """Return u_jᵀ P v_j for each P of an orthonormal basis of the symmetric r × r matrices, (s, r(r+1)/2)."""
+    """Return u_jᵀ P v_j for each j and each P of an orthonormal basis of symmetric matrices, (s, r(r+1)/2)."""
     i, j = np.triu_indices(u.shape[1])
     both = u[:, i] * v[:, j] + u[:, j] * v[:, i]
     return np.asarray(both * np.where(i == j, 0.5, math.sqrt(0.5)))
 
 
 def nuclear_claim(certificate: NuclearCertificate, name: str = "nuclear-svm-is-optimal") -> Claim:
-    """Return the claim that K, Q and λ prove the bounds of C_⋆.
+    """Return the claim that the solution states correct bounds of C_⋆, proven by K, Q and λ.
 
-    If the solution is stated to be unique, the claim also says that the bounds meet and that rank, face, gap and
-    support are right.
+    If the solution is stated to be the only one, the claim also says that the two bounds meet, and that rank, ``face``,
+    ``gap``, ``support`` and ``injectivity`` are right.
     """
     wrong = certificate.wrong_bounds()
     if not wrong and certificate.svm.exact is not None:

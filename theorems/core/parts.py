@@ -1,8 +1,8 @@
-"""The parts of a statement: premises, the conclusion as its source states it, and sharper forms of ours.
+"""The parts of a statement: premises, the conclusion as its source states it, and sharper claims of the suite's own.
 
-A statement is falsified if any of its claims is falsified. The meaning depends on the part to which that claim belongs.
-A false premise means that the computed objects are not the objects of the statement; a false conclusion, that the
-statement is wrong; a false sharper form, that only the suite's addition to the statement is wrong.
+A statement is falsified if any of its claims is falsified. What this means depends on the part to which the claim
+belongs. A falsified premise means that the computed objects are not those that the statement is about; a falsified
+conclusion, that the statement is wrong; a falsified sharper claim, that only the suite's addition is wrong.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Part(StrEnum):
     STATED = "stated"
     """The conclusion as the source states it, at finite points or in the limit."""
     PREMISE = "premise"
-    """A check of what the conclusion assumes about data, solutions and runs."""
+    """A claim that data, solutions and runs are what the conclusion assumes."""
     SHARPER = "sharper"
-    """A claim beyond what the source states: an explicit constant, a rate, the next-order term."""
+    """A claim beyond what the source states: an explicit constant, a rate, or the next-order term of a limit."""
 
     @property
     def words(self) -> str:
-        """The part in words."""
+        """The part as a phrase."""
         names = {Part.STATED: "the conclusion", Part.PREMISE: "a premise", Part.SHARPER: "a sharper form of ours"}
         return names[self]
 
@@ -44,7 +44,7 @@ class Condition(str):
     holds: Callable[[Any], bool]
 
     def __new__(cls, words: str, holds: Callable[[Any], bool]) -> Condition:
-        """Create the string with the predicate as an attribute."""
+        """Create the string with the predicate ``holds`` as its attribute."""
         condition = super().__new__(cls, words)
         condition.holds = holds
         return condition
@@ -52,13 +52,15 @@ class Condition(str):
 
 @dataclass(frozen=True)
 class Parts:
-    """The verdicts on the parts of a falsified statement; None for a part without claims.
+    """The verdicts on the parts of a statement on a falsified case; None for a part without claims.
 
     Attributes:
-        stated: the verdict on the stated conclusion. Inconclusive if a claim that must be made on the case was not made
-            or not decided, or if a premise was falsified, because the computed objects are then not the objects of the
-            statement.
-        forms: the verdict on the claims of each form, premises included.
+        stated: the verdict on the conclusion as the source states it. It is inconclusive if a claim that must be made
+            on the case was not made or not decided, or if a premise was falsified, because the computed objects are
+            then not those that the statement is about.
+        premises: the verdict on the premises.
+        sharper: the verdict on the claims that are sharper than the source.
+        forms: the verdict on all claims of each form (exact, effective, limit, sharp).
     """
 
     stated: Verdict | None = None
@@ -68,7 +70,7 @@ class Parts:
 
     @property
     def note(self) -> str:
-        """The part that was falsified, in a few words for a table; empty if the stated conclusion was falsified."""
+        """What was falsified, in a few words for a table; empty if it is the conclusion as its source states it."""
         if self.stated is Verdict.UPHELD:
             return "a sharper form only"
         if self.stated is Verdict.INCONCLUSIVE:
@@ -80,7 +82,7 @@ class Parts:
         """Return the parts from the JSON that :meth:`as_json` returned.
 
         Raises:
-            ValueError: the mapping does not have that form.
+            ValueError: the mapping does not have the keys of that JSON.
         """
         forms = contents.get("forms")
         if not isinstance(forms, dict) or not {*contents} <= {"stated", "premises", "sharper", "forms"}:
@@ -96,7 +98,7 @@ class Parts:
 
 
 def worst(verdicts: Iterable[Verdict | None]) -> Verdict | None:
-    """Return the worst of several verdicts; None if there are none."""
+    """Return the worst of several verdicts, falsified first; None if there are none."""
     distinct = set(verdicts)
     return next((verdict for verdict in WORST_FIRST if verdict in distinct), None)
 
@@ -118,14 +120,14 @@ def merge_parts(several: Iterable[Parts | None]) -> Parts | None:
 def parts_on(
     case: Any, claims: Iterable[Claim], part_of: Callable[[str], Part], states: Mapping[str, str] | None
 ) -> Parts:
-    """Compute the verdicts on the parts of a statement on one case.
+    """Return the verdicts on the parts of a statement on one case.
 
     Args:
-        case: the case, on which conditions are decided.
+        case: the case, for which the conditions in ``states`` are decided.
         claims: all claims that were made on the case.
-        part_of: a function from the name of a claim to the claim's part.
-        states: the claims of the stated conclusion, each with the cases on which it is made; empty if no source states
-            a conclusion, None if the statement does not declare its conclusion.
+        part_of: a function from the name of a claim to the part to which the claim belongs.
+        states: the claims of the conclusion as its source states it, each with the cases on which the claim is made;
+            empty if no source states a conclusion, None if the statement does not declare it.
     """
     all_claims = list(claims)
     by_part = {part: worst(claim.verdict for claim in all_claims if part_of(claim.name) is part) for part in Part}
@@ -160,8 +162,8 @@ def explain_part(part: Part, form: Form, parts: Parts, source: str) -> str:
 
     Args:
         part: the part of the statement to which the claim belongs.
-        form: the form of the claim.
-        parts: the verdicts on the case.
+        form: the form (exact, effective, limit or sharp) of the claim.
+        parts: the verdicts on all parts on the case.
         source: who states the conclusion, such as ``the paper``.
     """
     if parts.stated is None:

@@ -1,6 +1,6 @@
-"""Points at which a conclusion "for every p" is checked: spread over directions and scales, then chosen adversarially.
+"""Points p at which a conclusion "for every p" is checked: spread over directions and norms, then made worse.
 
-Shapes: a batch of m points is (m, d). The points depend only on the seed of the case.
+m points are an array (m, d). They depend only on the seed of the case.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from jaxtyping import Float64, Int64
 from reference_attention.problem import Problem
 
 Violation = Callable[[Float64[np.ndarray, "k d"]], Float64[np.ndarray, "k"]]
-"""Function from points, (m, d), to the violation of a conclusion at each point, (m,); larger is worse."""
+"""A function from points, (m, d), to the amount by which a conclusion is violated at each point, (m,); larger is
+worse."""
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-3, 1e4
-"""The least and the largest norm of the probe points, in units of 1 / (scale of the keys)."""
+"""The least and the largest norm of random points, in units of 1/(size of the keys, ``Problem.key_scale``)."""
 
 
 ENTRIES = 1 << 19
-"""Approximate number of key entries, n T d times the number of points, that are processed at once."""
+"""Approximate bound on n T d times the number of points, which limits time and memory."""
 LEAST_POINTS = 10
-"""The least number of points, used for large problems."""
+"""Least number of points, however large the problem is."""
 
 
 def affordable(problem: Problem, m: int, entries: int = ENTRIES) -> int:
-    """Return the number of points to use: m, or fewer if n T d is large, so that time and memory stay bounded."""
+    """Return m, or fewer points if n T d is large, so that time and memory stay bounded."""
     return min(m, max(LEAST_POINTS, entries // problem.keys.size))
 
 
@@ -43,19 +44,19 @@ def directions(rng: np.random.Generator, m: int, d: int) -> Float64[np.ndarray, 
 
 
 def radii(rng: np.random.Generator, problem: Problem, m: int) -> Float64[np.ndarray, "m"]:
-    """Draw m log-uniform norms, in units of 1 / (scale of the keys)."""
+    """Draw m norms, log-uniform between :data:`SMALLEST_RADIUS` and :data:`LARGEST_RADIUS`, in their units."""
     return log_uniform(rng, SMALLEST_RADIUS, LARGEST_RADIUS, m) / problem.key_scale
 
 
 def spread_points(rng: np.random.Generator, problem: Problem, m: int) -> Float64[np.ndarray, "m d"]:
-    """Draw m points in uniform directions at log-uniform norms."""
+    """Draw m points in uniform directions, with the norms of :func:`radii`."""
     return np.asarray(directions(rng, m, problem.d) * radii(rng, problem, m)[:, None])
 
 
 def points_around(
     rng: np.random.Generator, q: Float64[np.ndarray, "d"], norms: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw points of the given norms, half of them along q and half along −q, tilted by angles of 1e-12 to 1."""
+    """Draw points of the given norms near the ray of q (half of them) and of −q, at angles of 1e-12 to 1."""
     m, d = len(norms), q.size
     tilt = log_uniform(rng, 1e-12, 1.0, m)[:, None] * directions(rng, m, d)
     raw = q / np.linalg.norm(q) + tilt
@@ -69,7 +70,7 @@ def with_margin(
     rows: Float64[np.ndarray, "m d"],
     margins: Float64[np.ndarray, "m"],
 ) -> Float64[np.ndarray, "m d"]:
-    """Move each point p along its row until row·p is the given margin; do not move it if the row is zero."""
+    """Move each point p along the row of the same index until row·p is the given margin; not if the row is zero."""
     size = np.sum(rows * rows, axis=1)
     missing = margins - np.sum(rows * points, axis=1)
     return np.asarray(points + np.where(size > 0, missing / np.where(size > 0, size, 1.0), 0.0)[:, None] * rows)
@@ -78,9 +79,9 @@ def with_margin(
 def near_boundaries(
     rng: np.random.Generator, problem: Problem, base: Float64[np.ndarray, "m d"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Move each point p of ``base`` until the logits k·p of two random tokens of a random input (nearly) tie.
+    """Move each point p of ``base`` until the logits of two random tokens of a random input nearly tie.
 
-    The difference of the two logits becomes 0, a random number of size 1e-12 to 1, or exactly ±1.
+    The difference of the two logits becomes 0, ± a random number from 1e-12 to 1, or exactly ±1.
     """
     m = len(base)
     i = rng.integers(problem.n, size=m)
@@ -99,9 +100,9 @@ def probe_points(
     *,
     m: int = 150,
 ) -> Float64[np.ndarray, "points d"]:
-    """Return the origin and m random points: spread over directions and norms, around ±q, near ties and margins of ±1.
+    """Return the origin and m random points: over all directions and norms, around ±q, and where logits nearly tie.
 
-    Norms around q are log-uniform both in units of the keys and in units of ‖q‖ (for q = p_mm: in logits).
+    The norms of points around ±q are log-uniform, for some in the units of :func:`radii`, for others in units of ‖q‖.
     """
     parts = 3 if q is None or not np.any(q) else 5
     sizes = [m // parts] * (parts - 1) + [m - m // parts * (parts - 1)]
@@ -130,17 +131,18 @@ def climb(
     tries: int = 16,
     rounds: int = 5,
 ) -> Float64[np.ndarray, "points d"]:
-    """Append the ``best`` points of largest violation, after a random local search that increases their violation.
+    """Return the points and the ``best`` points that a random local search finds, with the largest violation.
 
-    Each round perturbs every survivor ``tries`` times by 1e-8 to 1 of its norm, half of the time only in length, and
-    keeps the points with the largest violation.
+    The search starts from the given points with the largest violation. Each round makes ``tries`` random changes of
+    each of its ``best`` points, half of them of the length only, the others by 1e-8 to 1 of the norm, and keeps the
+    ``best`` of all.
 
     Args:
-        rng: source of the perturbations.
+        rng: source of the random changes.
         points: the starting points, (m, d).
         violation: the function to be increased; NaN counts as the largest value.
-        best: the number of survivors.
-        tries: perturbations of a survivor in one round.
+        best: the number of points that a round keeps.
+        tries: changes of each of these points in one round.
         rounds: the number of rounds.
     """
     worst = _best_points(points, violation, best)

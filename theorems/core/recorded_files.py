@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_INSTALLED = Path(__file__).resolve().parents[1] / "recorded"  # setup.py copies them there
+_INSTALLED = Path(__file__).resolve().parents[1] / "recorded"  # setup.py copies the files there
 
 RECORDED = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
-"""The folder that contains the folder ``counterexamples``."""
+"""The folder in which the folder ``counterexamples`` lies."""
 COUNTEREXAMPLES = RECORDED / "counterexamples"

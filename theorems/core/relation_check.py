@@ -1,7 +1,8 @@
 """Metamorphic check: a statement must have the same verdict on a case and on the case changed by a relation.
 
-A difference is an error of a statement, a predicate, a solver or the implementation under test, never of a theorem. It
-is reported as the falsified claim :data:`SAME_VERDICT`.
+A relation is a change of data (such as scaling or reordering) that must not change the verdict. A difference is an
+error of a statement, a predicate, a solver or the implementation under test, never of a theorem. It is reported as the
+falsified claim :data:`SAME_VERDICT`.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 
 SAME_VERDICT = "same-verdict-on-changed-data"
-"""The name of the claim that the verdict is the same on the changed case."""
+"""Name of the claim that the statement has the same verdict on the changed case."""
 DIFFERS, NOT_FOUND = "differs", "not-found"
-"""Words after the name of a relation in the ``branch`` of the claim :data:`SAME_VERDICT`."""
+"""Words that follow the name of the relation in ``branch`` of that claim: if verdicts differ, and if a search found
+nothing."""
 
 
 def check_with_relation(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
-    """Check the statement on the case, and on the case changed by one relation, drawn by the seed of the case.
+    """Check the statement on the case, and on the case changed by one relation, chosen by the seed of the case.
 
     If the two cases differ in the verdict, in the verdict on a claim or in the assumption that fails, the outcome is
-    falsified by the claim :data:`SAME_VERDICT`, which names the relation; otherwise that claim is upheld. If the
-    statement is falsified on the case itself, the changed case is not checked.
+    falsified by the claim :data:`SAME_VERDICT`, which names the relation; otherwise this claim is upheld. The claim is
+    undecided if a search or run of the suite succeeded on only one of the two cases. If the statement is falsified on
+    the case itself, the changed case is not checked.
     """
     outcome = check(statement, case, under_test)
     if outcome.verdict is Verdict.FALSIFIED:
@@ -52,19 +55,19 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
 
 
 def _not_compared(relation: Relation, outcome: Outcome, why: str, reason: str) -> Outcome:
-    """Return an inconclusive outcome, for a run or search of the suite that succeeded on only one of the two cases."""
+    """Return the inconclusive outcome if a run or search of the suite succeeded on only one of the two cases."""
     claim = replace(undecided_claim(SAME_VERDICT, why, not_found=True), branch=f"{relation.name} {NOT_FOUND}")
     claims = (*outcome.claims, claim)
     return replace(outcome, verdict=Verdict.INCONCLUSIVE, claims=claims, reason=reason, not_found=True)
 
 
 def missing_assumption(outcome: Outcome) -> str:
-    """Return the id of the assumption that makes a statement not applicable, read from the outcome's reason."""
+    """Return the id of the assumption that fails, from the reason of a not-applicable outcome."""
     return outcome.reason.partition(": ")[0]
 
 
 def _decided_by_sizes(statement: Statement) -> list[str]:
-    """Return the claims that are made or not as the case alone decides; for other claims random draws may decide."""
+    """Return the claims whose condition the case alone decides; both cases must make them, or neither."""
     return [name for name, when in statement.claims.items() if when == ALWAYS or isinstance(when, Condition)]
 
 
@@ -73,7 +76,7 @@ def _undecided_or_upheld(outcome: Outcome) -> bool:
 
 
 def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
-    """Return the outcome on a case, extended by the claim that the relation changes nothing.
+    """Return the outcome on a case, with the claim that the relation changes nothing added.
 
     Args:
         relation: the relation by which the case was changed.
@@ -94,7 +97,7 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
 
 
 def _names_not_found(*outcomes: Outcome) -> set[str]:
-    """Return the names of claims that some outcome leaves undecided because of a search, and that none falsifies."""
+    """Return the names of claims that some outcome leaves undecided, as a search found nothing, and none falsifies."""
     claims = [claim for outcome in outcomes for claim in outcome.claims]
     wrong = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
     return {claim.name for claim in claims if claim.not_found} - wrong
@@ -103,13 +106,13 @@ def _names_not_found(*outcomes: Outcome) -> set[str]:
 def difference_of(
     outcome: Outcome, changed: Outcome, expected: Collection[str] = (), skipped: Collection[str] = ()
 ) -> str:
-    """Return what differs between the outcomes on a case and on the changed case, in words; empty if nothing does.
+    """Return a phrase for the first difference between the outcomes on a case and on the changed case; empty if none.
 
     Args:
         outcome: the outcome on the case.
         changed: the outcome on the changed case.
-        expected: claims that must be made on both cases or on neither.
-        skipped: claims that are not compared.
+        expected: the names of claims that must be made on both cases or on neither.
+        skipped: the names of claims that are not compared.
     """
     if outcome.verdict is not changed.verdict:
         return f"the verdict is {_in_words(changed)} in place of {_in_words(outcome)}"
@@ -129,7 +132,7 @@ def _in_words(outcome: Outcome) -> str:
 
 
 def _by_name(claims: Iterable[Claim]) -> dict[str, Verdict]:
-    """Return the worst verdict on each claim, by name."""
+    """Return the worst verdict on each claim, by the claim's name."""
     worst: dict[str, Verdict] = {}
     for claim in claims:
         worst[claim.name] = min(claim.verdict, worst.get(claim.name, claim.verdict), key=WORST_FIRST.index)

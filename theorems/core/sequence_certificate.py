@@ -1,7 +1,8 @@
-"""Checks of data with several queries per input: the parts contain all data, masks are respected, W^mm solves ATT-SVM.
+"""Exact checks of data with several queries per input: the problems contain all data, masks work, W^mm solves ATT-SVM.
 
-The checks are decided over the rationals from tokens, queries and mask, by code independent of
-:mod:`reference_attention.svm`.
+A *part* is one of the problems into which a sequence dataset is cut: the queries that see equally many tokens, each as
+one input with these tokens. The checks are decided over the rationals from tokens, queries and mask, by code
+independent of :mod:`reference_attention.svm`.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix), (SAtt-SVM).
 """
@@ -40,19 +41,19 @@ DECIDED = premise("any-tokens-are-decided")
 UNSEEN = premise("unseen-tokens-do-not-matter", when="where a query does not see every token")
 
 MASKED_QUERIES = 3
-"""The number of queries whose masked tokens are changed."""
+"""Number of queries for which masked tokens are changed, to check that nothing depends on them."""
 
 
 def exact_claim(name: str, wrong: str) -> Claim:
-    """Return an exact claim, upheld if the message ``wrong`` is empty."""
+    """Return an exact claim, falsified with the message ``wrong`` unless it is empty."""
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
 def parts_claim(data: SequenceDataset, reported: Sequence[SequencePart]) -> Claim:
     """Return the claim that each query that sees several tokens is an input of exactly one part, with these tokens.
 
-    The input's exact keys are the products x_it z_ikᵀ; its float keys are those products and its scores are Y_ik
-    vᵀx_it, each within half an ulp.
+    The exact keys of this input must be the products x_it z_ikᵀ; its keys in floats must be these products, and its
+    scores Y_ik vᵀx_it, each within half a unit in the last place.
     """
     for parts in (reported, data.parts):
         if wrong := _wrong_parts(data, parts):
@@ -92,7 +93,7 @@ def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
 
 
 def _exceeds_half_ulp(values: Float64[np.ndarray, "..."], products: list[fmpq]) -> bool:
-    """Return whether a value is further than half an ulp from its product."""
+    """Return whether a value is further than half a unit in the last place from its exact product."""
     nearest = to_floats(products)
     return any(
         abs(rational(a) - x) > rational(float(np.spacing(abs(a)))) / 2
@@ -104,7 +105,7 @@ def _exceeds_half_ulp(values: Float64[np.ndarray, "..."], products: list[fmpq]) 
 def unseen_claim(
     data: SequenceDataset, under_test: Implementation, points: Float64[np.ndarray, "b d"], rng: np.random.Generator
 ) -> Claim | None:
-    """Return the claim that changing a query's masked tokens keeps every bit of its risk; None if none is masked."""
+    """Return the claim that tokens that a query does not see change no bit of its risk; None if none is masked."""
     blind = np.argwhere((data.mask.sum(axis=2) > 1) & ~data.mask.all(axis=2))
     if not len(blind):
         return None
@@ -135,7 +136,7 @@ def solution_claim(
 ) -> Claim:
     """Return the claim that W^mm solves ATT-SVM over all queries, with exactly the neighbours and duals of ``svm``.
 
-    The claim is decided by the KKT conditions over the rationals.
+    The KKT conditions are checked over the rationals.
     """
     return exact_claim(SVM_IS_OPTIMAL, _wrong_solution(sequence_rows(data, parts, alpha), alpha, svm))
 
@@ -154,7 +155,7 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
         if (margin == 1) != bool(svm.neighbours[q][r, t]):
             return f"{place} has margin 1 + {to_float(margin - 1):.3g}"
         size = sum(abs(to_float(a) * to_float(b)) for a, b in zip(row, svm.exact_p, strict=True))
-        # A row differs from the exact one by one rounding; the sum of d products adds d more.
+        # A row in floats differs from the exact row by one rounding; the sum of d products adds d more.
         if not abs(float(svm.margins[q][r, t]) - to_float(margin)) <= (len(row) + 4) * EPS * size:
             return f"the margin of {place} is {to_float(margin):.17g}, but reported as {svm.margins[q][r, t]:.17g}"
     nonzero = {place: weight for place, weight in svm.exact_duals.items() if weight != 0}
@@ -173,10 +174,10 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
 
 
 def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Return the claim that ATT-SVM for random tokens is solved, or proven infeasible, which requires dependent rows.
+    """Return the claim that ATT-SVM for random tokens is solved, or proven infeasible, which needs dependent rows.
 
-    The rank of the rows is computed exactly and is the same for every choice of tokens. The rank does not follow from
-    the numbers of rows and dimensions.
+    The rank of the rows is computed exactly, since it does not follow from the numbers of rows and dimensions. It is
+    the same for every choice of tokens.
     """
     keys = [part.problem.exact_keys for part in data.parts]
     alpha = tuple(rng.integers(part.problem.T, size=part.problem.n).astype(np.int64) for part in data.parts)
@@ -187,5 +188,6 @@ def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.ran
     if not is_farkas_proof(rows, solution.exact):
         return exact_claim(DECIDED, "ATT-SVM is called infeasible, but the multipliers do not prove it")
     rank = int(fmpq_mat(list(rows.values())).rank())
-    # A Farkas proof is a linear dependence of the rows, so this check cannot fail; it repeats what the paper states.
+    # A Farkas proof is a linear dependence of the rows, so this last check cannot fail; it repeats what the paper
+    # states.
     return exact_claim(DECIDED, f"called infeasible, but all {rank} rows are independent" if rank == len(rows) else "")

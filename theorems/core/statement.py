@@ -1,8 +1,8 @@
 """The class Statement and its decorator: theorems of a paper as executable specifications.
 
-A statement is one file that reads like the paper: a function whose docstring states the theorem, its effective forms
-(explicit inequalities at finite points) and the derivation, and whose body yields claims. ``@statement`` turns the
-function into a Statement, which the command and the tests find by its module (:mod:`theorems.run.registry`).
+A statement is one file that reads like the paper. The docstring of its function states the theorem, the theorem's
+effective forms (explicit inequalities at finite points) and their derivation; the body yields claims. ``@statement``
+turns the function into a Statement, which the command and the tests find by its module (:mod:`theorems.run.registry`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from theorems.core.kernel_use import KernelUse
 from theorems.core.parts import Part
 
 Conclusion = Callable[[Any, Implementation], Iterator[Claim]]
-"""Function that yields claims, given a case (for capabilities of kernels, a call) and the implementation under test."""
+"""A function that yields claims for a case (for capabilities of kernels, a call) and the implementation under test."""
 
 
 @dataclass(frozen=True)
@@ -39,34 +39,34 @@ class Statement:
         id: the id, such as ``theorem-2`` or ``path.py:name``.
         title: what the statement says, in a few words.
         source: the place in the paper that states it.
-        assumptions: ids of :mod:`generators.assumptions` or of ``own_assumptions``, which :meth:`assumption` looks up.
-            The conclusion is checked only on cases on which all of them hold.
-        cases: a strategy for cases that satisfy the assumptions by construction.
+        assumptions: ids of assumptions, of :mod:`generators.assumptions` or of ``own_assumptions``. The conclusion is
+            checked only on cases on which all of them hold.
+        cases: a Hypothesis strategy for cases that satisfy the assumptions by construction.
         conclusion: a function that yields the claims, given a case and the implementation under test.
         text: the statement with its effective form and derivation: the docstring of the conclusion.
-        from_data: a function that yields the cases to check for a user's case, such as one case per locally optimal α;
-            by default the case itself.
+        from_data: a function that yields the cases to check when a user's data are given as one case, for example a
+            case for each locally optimal α; by default the given case.
         aliases: other ids of the same statement.
         kernel: how the statement uses an attention kernel, or why it uses none; None if that is not declared.
-        survives: reasons why the statement holds despite a planted fault in a function that it calls, by the name or
-            the kind of the fault; for statements of the suite see :mod:`theorems.faults.survivors`.
-        needs: reasons why the statement cannot be formulated without an assumption, so that no hunt can drop it, by the
-            id of the assumption.
+        survives: reasons why the statement is upheld although a fault is planted in a function that it calls, by the
+            name or the kind of the fault; for statements of the suite see :mod:`theorems.faults.survivors`.
+        needs: reasons why the statement cannot be formulated without an assumption, so that no search for
+            counterexamples can drop it, by the id of the assumption.
         own_assumptions: assumptions other than the suite's, by id.
-        claims: the cases on which each claim is made, by the name of the claim; empty if the statement does not declare
-            its claims.
+        claims: for each claim, by name, the cases on which it is made, in words; empty if the statement does not
+            declare its claims.
         file: the user's file that defines the statement; empty for statements of the suite.
-        states: the claims that are the conclusion as the source states it; empty if no source states the conclusion;
-            None if they are not declared, and then all claims count as the conclusion.
-        premises: the claims that check what the conclusion assumes about data, solutions and runs. Claims in neither
-            ``states`` nor ``premises`` are sharper forms.
+        states: the names of the claims that are the conclusion as the source states it; empty if no source states the
+            conclusion; None if that is not declared, and then all claims count as the conclusion.
+        premises: the names of the claims that data, solutions and runs are what the conclusion assumes. Claims in
+            neither ``states`` nor ``premises`` are sharper claims of the suite's own.
         about: the class of the cases.
-        refines: for some claims, by name, the name of another claim, which is about a limit; a claim with such an entry
-            is judged only if its limit is decided.
-        varies: reasons why a relation of :mod:`generators.metamorphic_relations` may change the verdict, by the name of
-            the relation.
-        search: the reason why a search or a run of the statement may be decided on a case but undecided on the case
-            changed by a relation; empty if that must not happen. If both cases are decided, their verdicts must agree.
+        refines: for each claim that is about the rate or next-order term of a limit, by name, the name of the claim
+            about this limit; the former is judged only if the latter is decided.
+        varies: reasons why a change of data that usually changes no verdict (a relation of
+            :mod:`generators.metamorphic_relations`) may change the verdict, by the name of the relation.
+        search: why a search or a run of the statement may find its object on a case but not on the case changed by a
+            relation; empty if that must not happen. If both cases are decided, their verdicts must agree.
     """
 
     id: str
@@ -93,25 +93,25 @@ class Statement:
 
     @property
     def says_whose(self) -> bool:
-        """True if the statement declares which of its claims are the conclusion that its source states."""
+        """Whether the statement declares which of its claims are the conclusion that its source states."""
         return self.states is not None or bool(self.premises)
 
     def part_of(self, claim: str) -> Part:
-        """Return the part to which the claim with this name belongs: premise, stated conclusion, or sharper form."""
+        """Return the part to which a claim belongs: premise, conclusion as the source states it, or sharper."""
         if claim in self.premises:
             return Part.PREMISE
         return Part.STATED if self.states is None or claim in self.states else Part.SHARPER
 
     @property
     def declarations(self) -> tuple[ClaimName, ...]:
-        """The claims as declarations, for another statement that makes the same claims on data of its own kind."""
+        """The claims as declarations, for another statement that makes the same claims on its own kind of data."""
         return tuple(
             ClaimName(name, self.part_of(name), when, self.refines.get(name, "")) for name, when in self.claims.items()
         )
 
     @property
     def own_id(self) -> str:
-        """The id without the path of the file, since several paths may lead to the same file."""
+        """The id without the path of a user's file, since several paths may lead to the same file."""
         return self.id.removeprefix(f"{self.file}:") if self.file else self.id
 
     def assumption(self, id: str) -> Assumption:
@@ -129,7 +129,7 @@ def always(*names: str) -> dict[str, str]:
 
 
 NO_WEIGHTS = {"queries-given": "the statement is about W, and without queries there is no W to train"}
-"""Reasons why a statement cannot drop the assumption that certain data are given, by the id of the assumption."""
+"""Reasons, by the id of an assumption, why statements about W cannot be formulated without it; a value of ``needs``."""
 
 NEED_OWN_CASES = {
     "direction-given": "generators.direction_cases.direction_cases()",
@@ -141,7 +141,8 @@ NEED_OWN_CASES = {
     "descent-selects": "generators.joint_cases.joint_cases(non_supports=True)",
     "optimal-tokens-tied": "generators.tied_cases.tied_cases()",
 }
-"""The strategy to use for assumptions for which :func:`generators.problems.cases` builds no cases."""
+"""What to give as ``cases=`` for assumptions for which :func:`generators.problems.cases` builds no cases; for
+messages."""
 
 
 def statement(
@@ -172,27 +173,27 @@ def statement(
         title: a few words on what the statement says; by default the first line of the docstring.
         source: the place that states the theorem.
         assumptions: ids of assumptions of the suite, or :class:`Assumption` objects.
-        cases: a strategy for cases that satisfy the assumptions, or a function that returns one. By default
+        cases: a Hypothesis strategy for cases that satisfy the assumptions, or a function that returns one. By default
             :func:`generators.problems.cases` builds cases for the suite's assumptions; cases on which another
             assumption fails count as not applicable.
-        from_data: a function that yields the cases to check for a user's case, such as one case per locally optimal α;
-            by default the case itself.
+        from_data: a function that yields the cases to check when a user's data are given as one case, for example a
+            case for each locally optimal α; by default the given case.
         aliases: other ids of the same statement.
         kernel: how the statement uses an attention kernel, or why it uses none.
-        survives: reasons why the statement holds despite planted faults, see :class:`Statement`; for statements of the
-            suite they are in :mod:`theorems.faults.survivors`.
+        survives: reasons why the statement is upheld although certain faults are planted, see :class:`Statement`; for
+            statements of the suite they are in :mod:`theorems.faults.survivors`.
         needs: reasons why the statement cannot be formulated without an assumption, by the id of the assumption.
         claims: every claim that the statement may make: declarations of :mod:`theorems.core.claim_name`, or names with
             the cases on which each is made. If given, a claim that is not listed is an error, and a run reports listed
             claims that were never made.
-        states: if ``claims`` are names, the claims that are the conclusion as the source states it; by default all but
-            the premises. The other claims are sharper forms. A falsified statement reports the part of the failed
-            claim.
-        premises: if ``claims`` are names, the claims that check what the conclusion assumes about data, solutions and
-            runs.
+        states: if ``claims`` are names, those that are the conclusion as the source states it; by default all but the
+            premises. The other claims are sharper claims of the suite's own. A falsified statement reports to which of
+            these parts the failed claim belongs.
+        premises: if ``claims`` are names, those of the claims that data, solutions and runs are what the conclusion
+            assumes.
         about: the class of the cases, if the paper is about other data than keys and scores.
-        varies: reasons why relations may change the verdict, see :class:`Statement`.
-        search: why a relation may change whether the statement is decided, see :class:`Statement`.
+        varies: reasons why certain changes of data may change the verdict, see :class:`Statement`.
+        search: why a change of data may change whether the statement is decided, see :class:`Statement`.
 
     Raises:
         InvalidInput: an id or an assumption cannot be used, the docstring is missing, no strategy of the suite builds
@@ -255,7 +256,7 @@ def _check_id(id: str) -> None:
 def _read_declarations(
     id: str, claims: Sequence[ClaimName], states: Sequence[str] | None, premises: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
-    """Return the condition of each claim, the stated claims and the premises, from the declarations."""
+    """Return from declarations: the condition of each claim, the stated claims and the premises, by name."""
     if isinstance(claims, str) or not all(isinstance(name, ClaimName) for name in claims):
         raise InvalidInput(f"statement {id}: give claims as declarations, or as a mapping from names to conditions.")
     if states is not None or premises:
@@ -268,7 +269,7 @@ def _read_declarations(
 
 
 def _limits_refined(id: str, claims: Sequence[ClaimName]) -> dict[str, str]:
-    """Return, for each claim that refines a limit, the name of the limit's claim, by the name of the refining claim."""
+    """Return, by the name of each claim that refines a limit, the name of the claim about this limit."""
     refines = {str(name): str(name.refines) for name in claims if isinstance(name, ClaimName) and name.refines}
     for name, limit in refines.items():
         if limit not in claims or limit in refines:
@@ -291,7 +292,7 @@ def _check_parts(id: str, claims: Mapping[str, str], states: Sequence[str] | Non
 def _split_assumptions(
     assumptions: Sequence[str | Assumption],
 ) -> tuple[tuple[str, ...], MappingProxyType[str, Assumption]]:
-    """Return the ids of all assumptions, and, by id, the assumptions that are not the suite's."""
+    """Return the ids of all assumptions, and, by id, the assumptions given as objects, which are not the suite's."""
     if isinstance(assumptions, str) or not isinstance(assumptions, Sequence):
         raise InvalidInput("assumptions: give a tuple of ids or Assumption objects.")
     ids: list[str] = []

@@ -1,8 +1,8 @@
 """Certificate of p_mm: the solution by the implementation under test satisfies the KKT conditions over the rationals.
 
-Statements compare paths, flows and cones with p_mm, its neighbours (the support vectors) and its duals, and neighbours
-and duals decide which claims are made. Without the certificate, an error of an SVM solver would appear as a violated
-limit, or not at all.
+Statements compare paths, flows and cones with p_mm, its neighbours (tokens of margin exactly 1) and its duals.
+Neighbours and duals also decide which claims are made. Without this certificate, an error of an SVM solver would appear
+as a violated limit, or not at all.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2 and Theorem 6.
 """
@@ -45,11 +45,11 @@ def svm_claim(
 ) -> Claim:
     """Return the claim that p_mm solves ATT-SVM(α), with exactly the neighbours and duals of ``svm``.
 
-    Checked exactly: every margin is at least the required margin, with equality exactly at the neighbours; duals are
+    The claim says: every margin is at least the required one, with equality exactly at the neighbours. Duals are
     nonnegative, and zero except at neighbours; p is the sum of the rows k_iα − k_it times their duals. The solution's
-    floats are these rationals rounded (p and duals within two units in the last place, margins as an inner product with
-    the rounded p). The flags that decide which claims are made are right: whether the neighbours' rows are independent,
-    and whether all neighbours can have a positive dual.
+    floats are these rationals rounded (p within two and duals within four eps, margins as accurate as an inner product
+    with the rounded p). Whether the neighbours' rows are independent, and whether all neighbours can have a positive
+    dual, is right. All but the floats is checked exactly.
 
     Args:
         problem: keys and scores.
@@ -68,10 +68,11 @@ def svm_claim(
 def local_optimality_claim(
     problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin, under_test: Implementation
 ) -> Claim:
-    """Return the claim that the implementation decides correctly whether all neighbours score below α_i (Definition 2).
+    """Return the claim that the implementation decides correctly whether α is locally optimal (Definition 2).
 
-    The neighbours of p_mm must be certified before. The decision is checked for the scores γ, for −γ, which turns
-    neighbours of lower score into neighbours of higher score, and for 0, which makes all scores equal.
+    That is, whether all neighbours of p_mm, which must be certified before, score below α_i. The decision is checked
+    for the scores γ, for −γ, which turns neighbours of lower score into neighbours of higher score, and for 0, which
+    makes all scores equal.
     """
     wrong = ""
     for scores, called in ((problem.scores, "γ"), (-problem.scores, "−γ"), (0 * problem.scores, "0")):
@@ -115,7 +116,7 @@ def _wrong_margin(
     margins: Margins,
     required: Int64[np.ndarray, "n"],
 ) -> str:
-    # The reported margins and the margins computed here have this error each, so they may differ by twice as much.
+    # The reported margins and those computed here both have this error, so they may differ by twice as much.
     error: Any = 2 * np.vecdot(key_rows(problem, alpha), with_rounding(svm.p)).error
     for i, t in np.ndindex(problem.n, problem.T):
         margin, least = margins[i][t], int(required[i])
@@ -136,7 +137,7 @@ def _wrong_dual(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"],
     duals = {pair: weight for pair, weight in svm.exact.duals.items() if weight != 0}
     if any(weight < 0 or not svm.neighbours[pair] for pair, weight in duals.items()):
         return "a dual is negative, or is positive although its token is no neighbour"
-    # Write Σ λ_it (k_iα − k_it) as a combination of keys.
+    # Compute Σ λ_it (k_iα − k_it) as one combination of keys.
     weights = [fmpq(0)] * (problem.n * problem.T)
     for (i, t), weight in duals.items():
         weights[i * problem.T + int(alpha[i])] += weight

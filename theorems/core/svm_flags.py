@@ -1,11 +1,12 @@
-"""Check of the flags of a solution of ATT-SVM: the rank of the neighbours' rows, and which duals can be positive.
+"""Check of two facts in a solution of ATT-SVM: the rank of the neighbours' rows, and which duals can be positive.
 
-These flags decide which claims are made, so they are computed a second time, over the rationals. The rank comes from
-elimination, and positive duals are checked in the solution. A direction z proves that the other neighbours have dual 0
-in every solution, if p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for the rows of the other neighbours: since 0 = p·z
-= Σ λ_j g_j·z is a sum of non-negative terms, λ_j = 0 wherever g_j·z > 0. By Goldman and Tucker a single z exists for
-all such rows. How z is found does not matter, because it is checked. Floats do not suffice: if a token is one rounding
-away from being a neighbour, g·z is that small, too.
+These facts decide which claims are made, so they are computed a second time, over the rationals. g are the rows k_iα −
+k_it of the neighbours, p = Σ λ_j g_j with duals λ. The rank comes from elimination, and the positive duals that the
+solution gives are checked. It remains to prove that the other neighbours have dual 0 in every solution. A direction z
+proves this, if p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for the rows of these neighbours: since 0 = p·z = Σ λ_j
+g_j·z is a sum of non-negative terms, λ_j = 0 wherever g_j·z > 0. By Goldman and Tucker a single z exists for all such
+rows. How z is computed does not matter, because z is checked. Floats do not suffice: if a token is one rounding away
+from being a neighbour, g·z is that small, too.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
 """
@@ -25,13 +26,14 @@ Pair = tuple[int, int]
 
 
 def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
-    """Return a message about the first wrong flag, given that p and the neighbours are right; empty if none is wrong.
+    """Return a message about the first wrong fact, given that p and the neighbours are right; empty if none is wrong.
 
     Args:
         problem: keys, scores, loss.
         keys: the keys over the rationals, (n T, d).
         alpha: the chosen tokens, (n,).
-        svm: the solution with the flags.
+        svm: the solution with ``independent``, ``exact_maximal_duals``, ``dual_support`` and
+            ``strictly_complementary``.
     """
     pairs: list[Pair] = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours)]
     differences = fmpz_mat(len(pairs), problem.n * problem.T)
@@ -58,7 +60,7 @@ def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], 
 
 
 def _no_such_duals(duals: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
-    """Return why the duals are not positive, or why the rows times the duals do not add up to p; else empty."""
+    """Return why ``duals`` are not positive, or why rows times ``duals`` do not add up to p; empty if all is right."""
     if not set(duals) <= set(pairs) or any(x <= 0 for x in duals.values()):
         return "a dual stated as positive is not positive, or not that of a neighbour"
     total = combination(rows, [duals.get(pair, fmpq(0)) for pair in pairs], len(p))
@@ -66,13 +68,16 @@ def _no_such_duals(duals: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[f
 
 
 def _proves(z: list[fmpq], rows: list[list[fmpq]], without: list[bool], p: list[fmpq]) -> bool:
-    """Return whether p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for every row that is stated to have dual 0."""
+    """Return whether p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for the rows that ``without`` marks (dual 0)."""
     gains = products(rows, z)
     return products([p], z) == [0] and all(x > 0 if idle else x >= 0 for x, idle in zip(gains, without, strict=True))
 
 
 def _gaining(rows: list[list[fmpq]], without: list[bool]) -> list[fmpq]:
-    """Return z with g·z ≥ 1 for rows g without a dual, and g·z ≥ 0, Σ g·z ≤ 0 for the other rows; 0 if no z exists."""
+    """Return z with g·z ≥ 1 for the rows g in ``without``, and g·z ≥ 0, Σ g·z ≤ 0 for the other rows; 0 if none exists.
+
+    ``without`` is the mask of rows that are stated to have dual 0 in every solution.
+    """
     with_dual = [row for row, idle in zip(rows, without, strict=True) if not idle]
     against = [-sum(column, fmpq(0)) for column in zip(*with_dual, strict=True)] or [fmpq(0)] * len(rows[0])
     whole, _ = fmpq_mat([*rows, against]).numer_denom()

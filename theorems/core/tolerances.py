@@ -1,7 +1,7 @@
-"""Tolerances with their reasons: rounding, an explicit bound of the theorem, or a rate with an argument.
+"""Tolerances with their reasons: rounding, an explicit bound of the theorem, or a rate of convergence with an argument.
 
 Each tolerance is declared beside the claims that use it, with its reason; ``theorems list tolerances`` prints all of
-them. A statement in a user's file declares its tolerances with :func:`reason`.
+them. A statement in a user's file declares tolerances with :func:`reason`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from reference_attention.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A tolerance: the amount by which a claim may be violated, and why.
+    """The rule for the amount by which a claim may be violated, and why.
 
     Attributes:
         formula: how the number is computed.
-        reason: why the tolerance is this large and no larger.
+        reason: why it is this large and no larger.
     """
 
     formula: str
@@ -25,7 +25,7 @@ class Tolerance:
 
 
 class Reason(str):
-    """The key of a tolerance, with the tolerance as an attribute; claims take it as their ``why``.
+    """The key of a tolerance, a string, with the tolerance as an attribute; claims are given it as their ``why``.
 
     Attributes:
         tolerance: formula and reason.
@@ -34,18 +34,18 @@ class Reason(str):
     tolerance: Tolerance
 
     def __new__(cls, key: str, formula: str = "", because: str = "") -> Reason:
-        """Create the string and set its tolerance."""
+        """Create the string with its tolerance."""
         reason = super().__new__(cls, key)
         reason.tolerance = Tolerance(formula, because)
         return reason
 
 
 TOLERANCES: dict[str, Tolerance] = {}
-"""Tolerances of the modules imported so far, by key; all are in :func:`theorems.run.registry.suite.tolerances`."""
+"""The tolerances of the modules imported so far, by key; all are in :func:`theorems.run.registry.suite.tolerances`."""
 
 
 def tolerance(key: str, formula: str, because: str) -> Reason:
-    """Declare a tolerance of the suite, beside the claims that use it.
+    """Declare a tolerance of the suite and return its key, for the claims that use it.
 
     Args:
         key: the key in kebab-case, for reports and JSON.
@@ -62,7 +62,7 @@ def tolerance(key: str, formula: str, because: str) -> Reason:
 
 
 def reason(key: str, formula: str, because: str) -> Reason:
-    """Make a tolerance for a statement in a user's file: rounding, an explicit bound, or a rate with an argument.
+    """Declare a tolerance in a user's file and return its key: rounding, an explicit bound, or a rate with an argument.
 
     Args:
         key: the key in kebab-case, for reports and JSON.

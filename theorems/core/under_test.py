@@ -1,4 +1,4 @@
-"""The interface between a run and an implementation under test; the default methods serve the reference.
+"""The interface between a run and an implementation under test; the default methods are those of the reference.
 
 An attention kernel overrides these methods (``attention_conformance.kernel.kernel_implementation``).
 """
@@ -15,15 +15,15 @@ from theorems.core.kernel_use import KernelUse
 
 
 class Refused(Exception):
-    """Exception: the code under test refuses a case, because it does not support the case's sizes or options."""
+    """Exception: the code under test refuses a case because it does not support the sizes or options of the case."""
 
 
 class Explanation(NamedTuple):
     """An explanation of a failure, for the maintainer of the code under test.
 
     Attributes:
-        line: one line on where the code is wrong, by how much, and perhaps why.
-        test: the source of a test function that fails on the code.
+        line: one line that says where the code is wrong, by how much, and perhaps why.
+        test: the source of a test function that fails on the code; empty if there is none.
         no_test: the reason why there is no such test.
     """
 
@@ -39,9 +39,9 @@ class KernelDescription:
     Attributes:
         name: the name of the kernel.
         source: ``MODULE:CALLABLE``.
-        dtype: the number format that it computes in.
-        headline: the function that is called, its signature, and its number format, in words.
-        json: the same content as JSON values, for ``--json``.
+        dtype: the number format in which the kernel computes.
+        headline: a line of text with the called function, its signature and its number format.
+        json: the same content for the JSON of ``--json``.
     """
 
     name: str
@@ -52,16 +52,16 @@ class KernelDescription:
 
 
 class UnderTest:
-    """Base class of the object that a run verifies: an implementation, or the name of an implementation.
+    """Base class of the objects that runs verify: an implementation, or the name of one.
 
     Attributes:
         by_name: whether the object is only a name; the code behind the name is untrusted, and is loaded in the process
             that runs it.
         source: the name, ``MODULE:CALLABLE``.
-        recorded: the functions whose calls are recorded, by their names in results. If there are any, a claim counts
-            only if it comes after a recorded call, and a statement without a recorded call is not about the code under
-            test.
-        slow: whether a call takes so long that failing cases are shrunk in fewer steps.
+        recorded: the functions of the code under test whose calls are recorded, by their names in results. If there are
+            any, a claim counts only if it comes after a recorded call, and a statement that makes no such call is not
+            applicable.
+        slow: whether calls take so long that failing cases are made smaller in fewer steps.
     """
 
     by_name: ClassVar[bool] = False
@@ -88,11 +88,11 @@ class UnderTest:
         return self
 
     def bind_to_case(self, case: Subject) -> Any:
-        """Return the implementation to use on this case."""
+        """Return the implementation to use on this case; for a kernel, it may depend on the case."""
         return self
 
     def out_of_reach(self, use: KernelUse | None) -> str:
-        """Return why a statement does not concern the code under test; empty if the statement does concern it."""
+        """Return why a statement with this use of kernels does not concern the code under test; else empty."""
         return "is about an attention kernel: give one with --attention" if use and use.capability else ""
 
     def describe(self) -> KernelDescription | None:
@@ -100,11 +100,11 @@ class UnderTest:
         return None
 
     def identity(self) -> str:
-        """Return a text that identifies all that results depend on: the implementation's name and parts."""
+        """Return a text that identifies everything about the code under test on which results depend."""
         return type(self).__name__
 
     def outcomes(self, statement: Any, examples: int, seed: int, part: int) -> Iterator[tuple[Any, Subject]] | None:
-        """Yield outcome and case for each case that this object makes; a case on which the statement fails is shrunk.
+        """Yield outcomes and cases, if this object makes its own cases; cases on which the statement fails are shrunk.
 
         Return None if the statement is to be checked on cases that its strategy draws.
         """
@@ -115,5 +115,5 @@ class UnderTest:
         return Explanation()
 
     def hints(self) -> Sequence[str]:
-        """Return possible causes of the failure, once the implementation is falsified."""
+        """Return possible causes of a failure of the code under test, for reports of a falsified run."""
         return ()

@@ -12,7 +12,7 @@ def version() -> str:
 
 
 def version_of(name: str) -> str:
-    """Return the installed version of a distribution; ``not installed`` if it is missing."""
+    """Return the installed version of the distribution ``name``; ``not installed`` if it is missing."""
     try:
         return installed_version(name)
     except PackageNotFoundError:
