@@ -1,8 +1,8 @@
-"""Planted faults, which the statements must catch; ``theorems power`` tabulates which statement catches which fault.
+"""Planted faults: wrong implementations that statements must catch, by falsifying a claim.
 
-A fault in the attention is consistent: weights, risk and gradient are those of the same wrong softmax. It is computed
-as accurately as its formula allows, so that statements catch the wrong formula, not rounding. Every implementation here
-can be sent to other processes.
+``theorems power`` tabulates which statement catches which fault. A fault in the softmax is consistent: weights, risk
+and gradient are those of the same wrong function. Each is computed as accurately as its formula allows, so that
+statements catch the wrong formula, not rounding. Every implementation here can be sent to other processes.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _COMMON = (
     joint_faults,
     split_faults,
 )
-"""The modules of faults in functions that several papers use: attention, and what is computed from it."""
+"""The modules of faults in functions that several papers use: attention, and everything computed from it."""
 
 FAULTS: Mapping[str, Fault]
-"""Every planted fault by name: first the common faults, then the faults in functions that only one paper uses."""
+"""Every planted fault by name: first the faults that several papers use, then those in functions of a single paper."""
 
 
 def __getattr__(name: str) -> Any:
-    # Read the faults on first use: packages of papers import this package, so it cannot import them when it is loaded.
+    # Collect the faults on first use: papers import this package, so it cannot import their packages when it is loaded.
     if name != "FAULTS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _all_faults()
@@ -83,7 +83,7 @@ def _all_faults() -> Mapping[str, Fault]:
 
 
 def _faults_in(module: ModuleType) -> Iterator[Fault]:
-    """Yield each fault once that is a variable of the module, or an item of a variable that is a tuple or list."""
+    """Yield, once each, the faults that are variables of the module, or items of its tuples and lists."""
     yielded = set()
     for value in vars(module).values():
         for fault in value if isinstance(value, tuple | list) else (value,):
@@ -93,10 +93,10 @@ def _faults_in(module: ModuleType) -> Iterator[Fault]:
 
 
 def fault_named(name: str) -> Fault:
-    """Return the planted fault of that name.
+    """Return the planted fault with this name.
 
     Raises:
-        InvalidInput: for an unknown name.
+        InvalidInput: no fault has the name.
     """
     faults = _all_faults()
     if name not in faults:

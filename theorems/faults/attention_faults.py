@@ -1,4 +1,4 @@
-"""Faults in the softmax: wrong logits, normalisers and precisions."""
+"""Faults in the softmax: wrong logits, wrong normalisation and low precision."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from theorems.faults.fault import Faults, Kind
 from theorems.faults.softmax import Normalised, as_it_is, on_keys, shifted, softmax_of, with_sink
 
 BFLOAT16 = 2.0**-8
-"""Unit roundoff of bfloat16: eight significant bits."""
+"""Unit roundoff of bfloat16, which has eight significant bits."""
 
 
 FAULTS = Faults(Kind.SOFTMAX)
@@ -56,7 +56,7 @@ def _mask_last_key(keys: Array, size: float) -> Array:
     smallest=1e-300,
 )
 def _epsilon(logits: Array, size: float) -> Array:
-    """Return the logit of a further token of score 0 that adds ε e^{max} to the denominator: max l + log ε."""
+    """Return max l + log ε, ε = ``size``: as the logit of a further token of score 0, it adds ε e^{max l} to Σ e^l."""
     xp = array_namespace(logits)
     return xp.max(logits, axis=-1, keepdims=True) + math.log(size)
 
@@ -90,7 +90,7 @@ def _clipping_change(logits: Array, size: float) -> Array:
     unit="unit roundoff of the logits",
 )
 def _rounding_change(logits: Array, size: float) -> Array:
-    """Return the change of the logits by rounding to ⌊log2(1/size)⌋ significant bits, ties to even."""
+    """Return by how much the logits change when rounded to ⌊log2(1/size)⌋ significant bits, ties to even."""
     xp = array_namespace(logits)
     large = xp.abs(logits)
     normal = large > 1e-300
@@ -113,7 +113,7 @@ def _sigmoids_back(logits: Array, weights: Array, scores: Array, size: float) ->
     partial(Normalised, pulled_back=_sigmoids_back),
 )
 def _sigmoids(logits: Array, size: float) -> Array:
-    """Return σ(l_t)/Σ σ(l_u), computed as the softmax of log σ."""
+    """Return the normalised sigmoids σ(l_t)/Σ σ(l_u) of the logits l, computed as the softmax of log σ(l)."""
     xp = array_namespace(logits)
     return softmax_of(xp.clip(logits, max=0.0) - xp.log1p(xp.exp(-xp.abs(logits))))
 
@@ -132,7 +132,7 @@ def _sparsemax_back(logits: Array, weights: Array, scores: Array, size: float) -
     partial(Normalised, pulled_back=_sparsemax_back),
 )
 def _sparsemax(logits: Array, size: float) -> Array:
-    """Return the projection of the logits onto the simplex."""
+    """Return the projection of the logits onto the probability simplex."""
     xp = array_namespace(logits)
     moved = logits - xp.max(logits, axis=-1, keepdims=True)
     ordered = xp.sort(moved, axis=-1, descending=True)

@@ -1,4 +1,4 @@
-"""Faults in the data and the step size: the attention gets other data than the statement, or tokens are misread."""
+"""Faults in data and step size: the attention gets other data than the statement, or wrong tokens count as chosen."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _swap_first_keys(keys: Array, size: float) -> Array:
 
 
 def _first_factor(array: Array, axes: int, factor: float) -> Array:
-    """Return the array with the first entry along its last ``axes`` axes multiplied by the factor."""
+    """Return the array with the first entry along all of its last ``axes`` axes multiplied by ``factor``."""
     xp = array_namespace(array)
     first = xp.ones_like(array[(..., *(slice(0, 1),) * axes)])
     mask = first
@@ -83,7 +83,7 @@ def _label_flipped(scores: Array, size: float) -> Array:
 
 
 def _with_tokens(case: Case, alpha: Any) -> Case:
-    """Return the case with ``alpha`` as its optimal tokens, and also as its chosen tokens if it has any."""
+    """Return the case with ``alpha`` in place of its optimal tokens, and of its chosen tokens if it has any."""
     problem = copy(case.problem)
     vars(problem)["optimal"] = alpha
     return case.replace(problem=problem, alpha=None if case.alpha is None else alpha)

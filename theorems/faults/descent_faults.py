@@ -18,13 +18,12 @@ FAULTS = Faults(Kind.RUN)
 DESCENTS = (gradient_descent, normalized_gradient_descent)
 Descent = Callable[..., Trajectory]
 Rule = Callable[..., Array]
-"""The function (p, the right step at p, the fault's size if it has one, t, the previous right step) → the iterate after
-p.
-"""
+"""A function that returns the next iterate from p, the right step at p, the fault's size (if it has one), the iteration
+t and the right step before."""
 
 
 def _with_points(run: Trajectory, points: Array) -> Trajectory:
-    """Return the run with other iterates, and with its other records cut to the number of these iterates."""
+    """Return the run with other iterates; other records (norms, times, …) are cut to the number of iterates."""
     r = len(points)
     return replace(
         run,
@@ -37,7 +36,7 @@ def _with_points(run: Trajectory, points: Array) -> Trajectory:
 
 
 def _run(rule: Rule, right: Descent, *arguments: Any, steps: int, **options: Any) -> Trajectory:
-    """Run plain or normalized descent with a wrong rule, which gets the right step at each iterate of the wrong run."""
+    """Run plain or normalized descent with a wrong ``rule`` in place of p + step."""
     *size, problem, start = arguments
     p = np.array(start, dtype=np.float64)
     points, last = [p], np.zeros_like(p)
@@ -49,7 +48,7 @@ def _run(rule: Rule, right: Descent, *arguments: Any, steps: int, **options: Any
 
 
 def _rule(name: str, says: str, caught_by: str, **further: Any) -> Callable[[Rule], Rule]:
-    """Return a decorator that plants the decorated rule in plain and in normalized descent."""
+    """Return a decorator that plants the decorated rule, see :data:`Rule`, in plain and in normalized descent."""
     return FAULTS.plant(name, says, caught_by, *DESCENTS, through=_run, **further)
 
 
@@ -143,7 +142,7 @@ def _floor_norm(
     for t in range(steps):
         g = gradient(problem.keys, problem.scores, problem.loss, points[t])
         direction = np.asarray(g.direction)
-        # ε in units of the gradient, so that nothing over- or underflows.
+        # ε in the unit of the gradient, so that nothing overflows or underflows.
         floor = np.exp(math.log(size) - np.maximum(np.asarray(g.log_scale), -700.0))
         length = np.sqrt(np.sum(direction * direction, axis=-1)) + floor
         points[t + 1] = points[t] - step * direction / length[..., None]

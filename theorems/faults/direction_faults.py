@@ -1,4 +1,4 @@
-"""Faults in the objects of Definition 3: selected tokens, directional margin, directional neighbours."""
+"""Faults in the objects of Definition 3, for a direction q: selected tokens, directional margin and neighbours."""
 
 from __future__ import annotations
 

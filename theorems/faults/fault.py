@@ -1,4 +1,4 @@
-"""A planted fault: an implementation, or a reading of the data, that is wrong in one way.
+"""Planted faults: implementations, or readings of the data, that are wrong in one way.
 
 A module of faults makes one list, ``FAULTS = Faults(Kind.RUN)``, whose methods are decorators of the wrong functions::
 
@@ -23,30 +23,31 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Kind(StrEnum):
-    """The part of the computation that a fault is in."""
+    """The part of the computation in which a fault is."""
 
     SOFTMAX = "softmax"
     """The softmax: weights, risk and gradient agree with each other, but all are wrong."""
     GRADIENT = "gradient"
     RISK = "risk"
-    """The value of the risk, or of its excess."""
+    """The value of the risk, or of its excess over the risk of selecting tokens."""
     STEP = "step"
-    """The constant L_p, whose inverse is the step size."""
+    """The smoothness constant L_p, whose inverse is the step size."""
     DATA = "data"
     """The data: the attention or the SVM gets other data than the statement."""
     SVM = "svm"
     SETS = "sets"
-    """The problem ATT-SVM' of Theorem 8."""
+    """The problem ATT-SVM' of Theorem 8, for sets of optimal tokens."""
     DIRECTION = "direction"
     """The objects of Definition 3: selected tokens, margin and neighbours of a direction."""
     LABELS = "labels"
-    """The max-margin problem (SVM) of the head, and p_relax."""
+    """The max-margin problem (SVM) of the head v, and p_relax of Theorem 6."""
     JOINT = "joint"
-    """The functions that move head and prompt together."""
+    """The functions that train or compute head and prompt together."""
     MIXING = "mixing"
-    """The optimum where attention mixes tokens: its weights s⋆, Gen-SVM, and W_fin."""
+    """The optimum where attention mixes tokens: the weights s⋆ at the limit, the SVM for sets (Gen-SVM), and the finite
+    part W_fin of W."""
     RUN = "run"
-    """The descents, flows and paths; their gradient is right."""
+    """The descents, flows and paths: gradients are right, but the points are wrong."""
 
 
 FaultKind = Kind
@@ -58,18 +59,18 @@ class Fault:
     """A planted fault.
 
     Attributes:
-        name: kebab-case, stable.
+        name: a stable name in kebab-case.
         kind: the part of the computation that is wrong.
         says: what is wrong, in a line.
-        caught_by: the id of the cheapest statement that catches it within a few examples.
+        caught_by: the id of the cheapest statement that is falsified under the fault within a few examples.
         made: the function size → faulty implementation; faults without a size ignore the argument.
-        size: how wrong the planted fault is, where a smaller size is less wrong; 0 for faults without a size.
+        size: how wrong the fault is, a positive number; a smaller one is less wrong; 0 for faults without a size.
         unit: the quantity that the size measures.
         smallest: the smallest size that is tried, because float64 does not resolve smaller ones or they are no longer
             faults.
-        spoil: the function case → misread case; the assumptions are checked on the right case, the statement gets the
-            misread one.
-        about: the class of the cases that ``spoil`` takes.
+        spoil: for faults in the data, the function case → wrongly read case. The assumptions are checked on the right
+            case, and the statement gets the wrong one.
+        about: the class of the cases that ``spoil`` can change.
     """
 
     name: str
@@ -89,12 +90,12 @@ class Fault:
         return replace(self.made(self.size), name=self.name)
 
     def of_size(self, size: float) -> Fault:
-        """Return this fault with another size."""
+        """Return this fault with another size, that is, more or less wrong."""
         return replace(self, size=size)
 
 
 def right(size: float) -> Implementation:
-    """Return the reference: the implementation of faults that are in the data."""
+    """Return the reference: the implementation under a fault that is in the data, not in a function."""
     return REFERENCE
 
 
@@ -105,7 +106,7 @@ class Faults(list[Fault]):
 
     - ``name``, ``says``, ``caught_by``, ``size``, ``unit``, ``smallest``: see the attributes of :class:`Fault`,
     - ``functions``: the functions of the reference that the wrong function replaces,
-    - ``through``: the function that is planted instead, with the decorated function as its first argument,
+    - ``through``: a function f; f(decorated function, …) is then planted in place of the decorated function itself,
     - ``kind``: the kind of this fault, if it differs from the kind of the list.
 
     If a fault has a size, the decorated function gets the size as its second argument.
@@ -119,7 +120,7 @@ class Faults(list[Fault]):
     def plant(
         self, name: str, says: str, caught_by: str, *functions: Callable[..., Any], **further: Any
     ) -> Callable[[Function], Function]:
-        """Replace ``functions`` by the decorated one: (right function, size, arguments …) → wrong result."""
+        """Plant the decorated function for ``functions``: (right function, size, arguments …) → wrong result."""
         return self._replace(_call_wrong, name, says, caught_by, functions, **further)
 
     def change(
@@ -131,9 +132,10 @@ class Faults(list[Fault]):
         only: type = object,
         **further: Any,
     ) -> Callable[[Function], Function]:
-        """Change the results of ``functions`` by the decorated one: (right result, size, arguments …) → wrong result.
+        """Plant the decorated function as a change of the results of ``functions``.
 
-        Results that are not instances of ``only`` stay unchanged.
+        The decorated function maps (right result, size, arguments …) to the wrong result. Results that are not
+        instances of ``only`` stay unchanged.
         """
         return self._replace(partial(_change_result, only), name, says, caught_by, functions, **further)
 
@@ -160,7 +162,7 @@ class Faults(list[Fault]):
         vary: Callable[[Any], Callable[[float], Implementation]],
         **further: Any,
     ) -> Callable[[Function], Function]:
-        """Plant ``vary(function)``, which maps a size to an implementation that can be sent to other processes."""
+        """Plant ``vary(decorated function)``, a function size → implementation that can be sent to other processes."""
         kind = further.pop("kind", self.kind)
 
         def add(wrong: Function) -> Function:
@@ -172,7 +174,7 @@ class Faults(list[Fault]):
     def spoil(
         self, name: str, says: str, caught_by: str, about: type[Subject] = Case
     ) -> Callable[[Function], Function]:
-        """Plant a misreading of the data by the decorated function: case → wrong case that the statement gets."""
+        """Plant a wrong reading of the data, the decorated function: case → wrong case that the statement gets."""
 
         def add(wrong: Function) -> Function:
             self.append(Fault(name, Kind.DATA, says, caught_by, right, spoil=wrong, about=about))
@@ -182,7 +184,7 @@ class Faults(list[Fault]):
 
 
 def _replaced(wrong: Callable[..., Any], functions: tuple[Callable[..., Any], ...], size: float) -> Implementation:
-    """Return the reference with ``wrong`` in place of each function: (right function, sizes, arguments …) → result."""
+    """Return the reference with partial(wrong, function, sizes) in place of each function; no size 0 is passed on."""
     sizes = (size,) if size else ()
     return REFERENCE.replace("", {function: partial(wrong, function, sizes) for function in functions})
 

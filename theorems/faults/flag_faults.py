@@ -1,4 +1,4 @@
-"""Faults in the flags of p_mm, by which statements decide which claims they make; p_mm itself is right."""
+"""Faults in facts about p_mm by which statements decide which claims they make; p_mm itself is right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAULTS = Faults(Kind.SVM)
 
 
 def _flag(name: str, says: str, by: str) -> Callable[[Callable[..., MaxMargin]], Callable[..., MaxMargin]]:
-    """Return a decorator that plants a change of the flags of p_mm and p_relax."""
+    """Return a decorator that plants a change of facts about p_mm and p_relax: right solution → wrong one."""
     return FAULTS.change(name, says, by, max_margin, relaxed_max_margin, only=MaxMargin)
 
 
@@ -41,7 +41,7 @@ def _dependent(right: MaxMargin, *arguments: Any) -> MaxMargin:
 
 @_flag("always-complementary", "there always seem to be duals that are positive at all neighbours", "theorem-1")
 def _complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
-    """Give the dual 1 to every neighbour without a known positive dual."""
+    """Report duals that are positive at all neighbours: 1 where no positive dual is known."""
     pairs = [(int(i), int(t)) for i, t in np.argwhere(right.neighbours)]
     duals = {pair: right.exact.duals.get(pair) or fmpq(1) for pair in pairs}
     return right if right.strictly_complementary else _with(right, exact_maximal_duals=duals)
@@ -56,7 +56,7 @@ def _call_complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
 
 @_flag("never-complementary", "there never seem to be duals that are positive at all neighbours", "lemma-7")
 def _not_complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
-    """Remove the last dual from a strictly complementary solution."""
+    """Report that a neighbour has dual 0 in every solution, although all neighbours can have positive duals."""
     rest = dict(list(right.exact_maximal_duals.items())[:-1])
     return _with(right, exact_maximal_duals=rest) if right.strictly_complementary else right
 
@@ -78,6 +78,6 @@ def _never(right: Callable[..., bool], solution: MaxMargin, scores: Any) -> bool
     locally_optimal,
 )
 def _allow_ties(right: Callable[..., bool], solution: MaxMargin, scores: Any) -> bool:
-    """Check Definition 2 (local optimality) with ≤ in place of <."""
+    """Return whether no neighbour scores above the chosen token, which Definition 2 requires to be strictly best."""
     chosen = np.take_along_axis(scores, solution.alpha[:, None], axis=1)
     return not (solution.neighbours & (scores > chosen)).any()

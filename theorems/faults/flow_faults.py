@@ -17,7 +17,7 @@ from theorems.faults.path_faults import SCALED, on_other_problem, with_another_l
 
 FAULTS = Faults(Kind.RUN)
 FLOW = ("theorem-2", gradient_flow)
-"""The statement that catches each of these faults, and the function that they replace."""
+"""The statement that catches the faults of this module, and the function that they replace."""
 RightFlow = Callable[..., Flow]
 
 
@@ -46,7 +46,7 @@ def _end_half_way(right: RightFlow, problem: Problem, start: Array, *, norm: flo
     "flow-jumps-sideways", "every other recorded point lies ε ‖p‖ beside the curve", *FLOW, size=1e-2, unit="ε"
 )
 def _jump_sideways(flow: Flow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
-    """Move every other point sideways by ``size`` times its norm; its norm stays."""
+    """Move every other point sideways by ``size`` times its norm, and scale it back to its norm."""
     points = np.array(flow.points)
     if problem.d > 1:
         for k in range(1, len(points), 2):

@@ -68,7 +68,7 @@ def _roll(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     "weight-decay", "∇L + λ p in place of ∇L (weight decay)", *GRADIENT, size=1e-3, unit="λ", smallest=1e-300
 )
 def _add_decay(g: ScaledGradient, size: float, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """Add λ p to the gradient, both in units of the larger one, so that neither is lost by underflow."""
+    """Return ∇L + λ p, λ = ``size``, in the unit of the larger term, so that neither is lost by underflow."""
     xp = array_namespace(g.direction)
     length = xp.sqrt(xp.sum(p * p, axis=-1)) * size
     log_decay = xp.where(length > 0, xp.log(xp.where(length > 0, length, xp.ones_like(length))), g.log_scale)
@@ -80,14 +80,14 @@ def _add_decay(g: ScaledGradient, size: float, keys: Array, scores: Array, loss:
 
 @FAULTS.change("float32-gradient", "∇L is stored in float32", *GRADIENT)
 def _single(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
-    """Store the gradient in float32, which rounds it and loses it below 1e-38."""
+    """Return the gradient as stored in float32: rounded, and 0 below about 1e-38."""
     xp = array_namespace(g.direction)
     stored = xp.astype(g.direction * xp.exp(g.log_scale)[..., None], xp.float32)
     return without_scale(xp.astype(stored, xp.float64))
 
 
 def _with_slope(loss: Loss, slope_at: Callable[[Array], Array] | None) -> Loss:
-    """Return the loss with ℓ' evaluated at ``slope_at(u)``; with ℓ' = −1 if ``slope_at`` is None."""
+    """Return the loss with ℓ'(``slope_at(u)``) in place of ℓ'(u); with ℓ' = −1 if ``slope_at`` is None."""
     wrong = copy(loss)
     if slope_at is None:
         vars(wrong)["log_slope"] = lambda u: 0 * u
@@ -99,9 +99,9 @@ def _with_slope(loss: Loss, slope_at: Callable[[Array], Array] | None) -> Loss:
 
 
 def _problem(name: str, says: str, by: str) -> Callable[[Change], Change]:
-    """Return a decorator that plants the gradient for wrong data, multiplied by a factor.
+    """Return a decorator that plants the gradient of a problem with wrong data, multiplied by a factor.
 
-    The decorated function maps (keys, scores, loss) to ((wrong keys, scores, loss), factor).
+    The decorated function maps the right (keys, scores, loss) to ((wrong keys, scores, loss), factor).
     """
     return FAULTS.plant(name, says, by, scaled_gradient, through=_of_other_problem)
 
@@ -136,7 +136,10 @@ def _last_input_left_out(keys: Array, scores: Array, loss: Loss) -> tuple[Data, 
 
 
 def _textbook(pulled_back: Any) -> Callable[[float], Implementation]:
-    """Return the function size → reference with the gradient (1/n) Σ ℓ' Kᵀ Jᵀγ for the given Jᵀγ, whatever the size."""
+    """Return the function size → reference with the gradient (1/n) Σ ℓ' Kᵀ Jᵀγ, whatever the size.
+
+    J is the Jacobian of the softmax; the function ``pulled_back`` computes Jᵀγ.
+    """
     return partial(_with_gradient, Normalised(as_it_is, pulled_back).gradient)
 
 

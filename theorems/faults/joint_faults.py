@@ -1,7 +1,7 @@
-"""Faults in the functions that compute or train head and prompt together.
+"""Faults in the functions that compute or train head v and prompt p together.
 
-The functions are the joint gradient, the search for the minimiser, joint descent, and the direction p(c) with its
-critical ratio c*.
+The functions are the joint gradient, the search for the minimiser, joint descent, and, for Theorem 6, the direction
+p(c) of the prompt and the critical ratio c*.
 """
 
 from __future__ import annotations
@@ -99,13 +99,13 @@ def _flip_first_label(right: Callable[..., JointMinimum], joint: Joint, *argumen
 
 
 Step = Callable[[Array, Array, Array, Array, dict[str, Any]], tuple[Array, Array]]
-"""The function (tokens, keys, v, p, options of the run) → the next pair (v, p)."""
+"""A function that returns the next pair (v, p) from tokens, keys, v, p and the options of the run."""
 
 
 def _run(
     step: Step, right: Any, tokens: Array, keys: Array, head: Array, prompt: Array, *, steps: int, **options: Any
 ) -> JointTrajectory:
-    """Run joint descent with a wrong step."""
+    """Run joint descent with ``step`` in place of the right step."""
     heads, prompts = [np.array(head)], [np.array(prompt)]
     for _ in range(steps):
         v, p = step(tokens, keys, heads[-1], prompts[-1], options)
@@ -115,7 +115,7 @@ def _run(
 
 
 def _step(name: str, says: str) -> Callable[[Step], Step]:
-    """Return a decorator that plants joint descent with the decorated function as its step."""
+    """Return a decorator that plants joint descent with the decorated function, see :data:`Step`, as its step."""
     return FAULTS.plant(name, says, DESCENT, joint_descent, through=_run)
 
 
@@ -137,7 +137,7 @@ def _not_normalized(tokens: Array, keys: Array, v: Array, p: Array, options: dic
 
 @_step("joint-steps-normalized-together", "both gradients are divided by the norm of the whole gradient")
 def _together(tokens: Array, keys: Array, v: Array, p: Array, options: dict[str, Any]) -> tuple[Array, Array]:
-    """Divide the steps of head and prompt by √2, as if the norm of the whole gradient normalised both."""
+    """Divide the steps of head and prompt by √2, as for gradients of equal norms divided by the norm of both."""
     head, prompt = _right_step(tokens, keys, v, p, options)
     return v + (head - v) / np.sqrt(2.0), p + (prompt - p) / np.sqrt(2.0)
 
@@ -181,10 +181,10 @@ def _selected(right: Callable[..., ScaledGradient], tokens: Array, weights: Arra
     scheduled_direction,
 )
 def _without_quadrant(p: Array, joint: Joint, ratio: float) -> Array:
-    """Drop (k_iα − k_it)·p ≥ 0 for inputs off the support, so that label margins may fall by as much as their slack."""
+    """Drop (k_iα − k_it)·p ≥ 0: margins count as larger by ``ratio`` times the slack of their input's label margin."""
     rows, length = joint.rows[joint.others], 1.0
     excess = np.broadcast_to(joint.svm.slack[:, None], joint.others.shape)[joint.others] * ratio
-    for _ in range(200):  # ascent on the minimum of concave functions, with ever shorter steps
+    for _ in range(200):  # maximise a minimum of linear functions on the sphere, with ever shorter steps
         worst = rows[int(np.argmin(rows @ p + excess))]
         q = p + length * worst / np.linalg.norm(worst)
         q /= np.linalg.norm(q)

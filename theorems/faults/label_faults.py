@@ -1,4 +1,4 @@
-"""Faults in the head's max-margin problem (SVM), and in p_relax of Theorem 6."""
+"""Faults in the max-margin problem (SVM) of the head, and in p_relax of Theorem 6."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Change = Callable[..., LabelSvm]
 
 
 def _label(name: str, says: str, **further: Any) -> Callable[[Change], Change]:
-    """Return a decorator that plants a change of the head's SVM: (solution, size if any, features) → solution."""
+    """Return a decorator that plants a change of the head's SVM: (solution, size if any, features) → wrong one."""
     return FAULTS.change(name, says, "lemma-13", label_svm, only=LabelSvm, **further)
 
 
@@ -31,7 +31,7 @@ def _solve(features: Array) -> LabelSvm:
 
 @_label("label-svm-misses-a-constraint", "the constraint of the support with the largest dual is left out")
 def _lose_the_heaviest(right: LabelSvm, features: Array) -> LabelSvm:
-    """Weaken the constraint of the largest dual 1024-fold, but return the right slacks, support and duals."""
+    """Return v_mm for a constraint of largest dual weakened 1024-fold, with the right slacks, support and duals."""
     if len(features) == 1:
         return right
     weaker = np.array(features)
@@ -60,7 +60,7 @@ def _widen(right: LabelSvm, size: float, features: Array) -> LabelSvm:
 )
 def _move_coordinate(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     v = np.array(right.v)
-    v[int(np.argmin(np.abs(v)))] += size * np.abs(v).max()  # a change of the smallest entry turns v_mm
+    v[int(np.argmin(np.abs(v)))] += size * np.abs(v).max()  # changing the smallest entry changes the direction of v_mm
     return replace(right, v=v, direction=v / np.linalg.norm(v))
 
 
@@ -99,7 +99,7 @@ def _keep_unrelaxed(right: RightSolver, keys: Array, alpha: Array, support: Arra
     relaxed_max_margin,
 )
 def _without_quadrant(right: RightSolver, keys: Array, alpha: Array, support: Array) -> MaxMargin | Infeasible:
-    """Solve for p_relax without the constraints of inputs off the support, whose margins may then have any value."""
+    """Return p_relax without the constraints of the inputs not in ``support``, whose margins may then be negative."""
     weaker = np.array(keys)
     weaker[~support] = keys[~support][np.arange(int((~support).sum())), alpha[~support]][:, None]
     return right(weaker, alpha, support)

@@ -18,12 +18,13 @@ from theorems.faults.fault import Faults, Kind
 FAULTS = Faults(Kind.RUN)
 PATH = ("theorem-1", regularization_path)
 LOCAL = ("theorem-4", local_path)
-"""For each of the two kinds of paths, the statement that catches its faults and the function that they replace."""
+"""The statement that catches faults of local paths, and the function that they replace; :data:`PATH` likewise for
+others."""
 RightPath = Callable[..., Path]
 
 
 def _with_points(path: Path, points: Array, max_margin: Any = None, **options: Any) -> Path:
-    """Return the path with other points, and with offsets from the max-margin direction that fit them."""
+    """Return the path with other points, and with their offsets from the ray of the max-margin direction."""
     if max_margin is None:
         return replace(path, points=points)
     unit = max_margin.direction
@@ -32,7 +33,7 @@ def _with_points(path: Path, points: Array, max_margin: Any = None, **options: A
 
 @FAULTS.change("path-unminimised", "one random direction is returned at all radii", *PATH)
 def _random_direction(path: Path, *arguments: Any, **options: Any) -> Path:
-    """Return one random direction, which minimises nothing, at every radius."""
+    """Return the same random direction, which minimises nothing, at every radius."""
     rng = np.random.default_rng(0)
     start = rng.standard_normal(path.points.shape[1])
     return _with_points(path, path.norms[:, None] * (start / np.linalg.norm(start)), **options)
@@ -55,7 +56,7 @@ def _repeat_first(path: Path, *arguments: Any, **options: Any) -> Path:
 
 @FAULTS.change("path-leaves-radii-out", "only the point at the largest radius is returned", *PATH)
 def _give_up(path: Path, *arguments: Any, **options: Any) -> Path:
-    """Report only the last point as converged."""
+    """Report that only the last point has converged."""
     last = np.arange(len(path.norms)) == len(path.norms) - 1
     reasons = tuple(
         reason if converged else "it was given up" for reason, converged in zip(path.reasons, last, strict=True)
@@ -64,7 +65,7 @@ def _give_up(path: Path, *arguments: Any, **options: Any) -> Path:
 
 
 def on_other_problem(change: Callable[..., Problem], right: Any, *arguments: Any, **options: Any) -> Any:
-    """Call the right function on ``change(problem)``, or on ``change(problem, size)`` if the fault has a size."""
+    """Call ``right`` on the problem ``change(problem)``, or ``change(problem, size)`` if the fault has a size."""
     *size, problem = arguments[: 1 + isinstance(arguments[0], float)]
     return right(change(problem, *size), *arguments[1 + len(size) :], **options)
 
@@ -95,7 +96,7 @@ def _repeat_limit(path: Path, *arguments: Any, **options: Any) -> Path:
 
 @FAULTS.change("path-ends-early", "points lie ε R beside the minimum", *PATH, size=1e-6, unit="ε")
 def _move_along_the_sphere(path: Path, size: float, *arguments: Any, **options: Any) -> Path:
-    """Move every point sideways by ``size`` times R, as if an optimiser had ended early."""
+    """Move every point sideways by ``size`` times R, as if an optimiser had stopped early."""
     across = np.roll(path.points, 1, axis=1)
     length = path.norms[:, None]
     across = across - np.sum(across * path.points, axis=1, keepdims=True) / length**2 * path.points

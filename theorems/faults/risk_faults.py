@@ -1,4 +1,4 @@
-"""Faults in the value of the risk, of its logarithmic excess and of L_p: softmax and gradient are right."""
+"""Faults in the value of the risk, in L(p) − L_α and in the smoothness constant L_p; softmax and gradient are right."""
 
 from __future__ import annotations
 
@@ -85,7 +85,11 @@ def _third(right: float, problem: Problem) -> float:
 
 
 def _smoothness(problem: Problem, key_power: int, steep: bool, mean: bool = True) -> float:
-    """Return log (1/n) Σ (M0 ‖γ‖² ‖K‖^power + 3 M1 ‖γ‖ ‖K‖^power); ``steep`` keeps the M1 term, ``mean`` the 1/n."""
+    """Return log (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖^power + 3 M1 ‖γ_i‖ ‖K_i‖^power), L_p for power = ``key_power`` = 2.
+
+    M0 and M1 bound the Lipschitz constant of ℓ' and |ℓ'|. The term of M1 is left out unless ``steep``, the factor 1/n
+    unless ``mean``.
+    """
     k = np.linalg.norm(problem.keys, ord=2, axis=(1, 2))
     gamma = np.linalg.norm(problem.scores, axis=1)
     scores = problem.score_range

@@ -15,7 +15,7 @@ from theorems.faults.fault import Faults, Kind
 FAULTS = Faults(Kind.SETS)
 Solution = MaxMarginSets | InfeasibleSets
 SETS = ("theorem-8", max_margin_sets)
-"""The statement that catches each of these faults, and the function that they replace."""
+"""The statement that catches the faults of this module, and the function that they replace."""
 RightSets = Callable[..., Solution]
 
 
@@ -27,7 +27,7 @@ def _first_optimal(optimal: Array) -> Array:
     "sets-first-choice-only", "only the first optimal token of each input is tried", *SETS, only=MaxMarginSets
 )
 def _keep_first_tokens(right: MaxMarginSets, keys: Array, optimal: Array, *arguments: Any) -> MaxMarginSets:
-    """Keep only the choice of the first optimal tokens, if it is feasible."""
+    """Keep only the solutions that choose the first optimal token of each input, if there are any."""
     first = _first_optimal(optimal)
     choices = tuple(c for c in right.choices if first[np.arange(len(first)), c.alpha].all())
     return replace(right, choices=choices or right.choices)
@@ -60,7 +60,7 @@ def _cut_solutions(right: MaxMarginSets, *arguments: Any) -> MaxMarginSets:
 
 @FAULTS.plant("sets-convexified", "the set of optimal tokens is replaced by its mean", *SETS)
 def _convexify(right: RightSets, keys: Array, optimal: Array, *arguments: Any) -> Solution:
-    """Replace each optimal token by the mean of the optimal tokens of its input, and solve."""
+    """Return the solution for keys in which each optimal token is the mean of its input's optimal tokens."""
     keys = np.array(keys)
     for block, mask in zip(keys, optimal, strict=True):
         block[mask] = block[mask].mean(axis=0)
@@ -69,5 +69,5 @@ def _convexify(right: RightSets, keys: Array, optimal: Array, *arguments: Any) -
 
 @FAULTS.plant("sets-all-tokens-constrain", "the chosen tokens are separated from the other optimal tokens, too", *SETS)
 def _constrain_all(right: RightSets, keys: Array, optimal: Array, *arguments: Any) -> Solution:
-    """Solve ATT-SVM for the first optimal tokens in place of ATT-SVM'."""
+    """Return the solution of ATT-SVM for the first optimal token of each input, in place of ATT-SVM'."""
     return right(keys, _first_optimal(optimal), *arguments)

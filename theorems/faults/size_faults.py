@@ -1,4 +1,4 @@
-"""Faults in the softmax that show only at large sizes, as in kernels that work block by block."""
+"""Faults in the softmax that show only with many tokens or dimensions, as in kernels that work block by block."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from theorems.faults.fault import Faults, Function, Kind
 from theorems.faults.softmax import Attention, on_keys, shifted, with_sink
 
 FORGOTTEN = -1e100
-"""The shift of a logit that removes its token's weight; the square of this number does not overflow."""
+"""The amount that is added to a logit to remove its token's weight; its square does not overflow."""
 LANES = 8
-"""The number of tokens in a group that a kernel processes at once; faults show only with more tokens."""
+"""Number of tokens that a kernel processes at once as a group; its faults show only with more tokens."""
 BLOCK = 16
-"""The number of tokens in a block, after which the running maximum is updated."""
+"""Number of tokens in a block, after which a kernel updates its running maximum."""
 DIMENSIONS = 64
-"""The number of coordinates that the faulty kernel uses."""
+"""Number of coordinates of keys and prompt that the faulty kernel uses."""
 FAULTS = Faults(Kind.SOFTMAX)
 
 
@@ -31,7 +31,7 @@ def _at_sizes(made: Attention, shows: Callable[[int], bool], size: float) -> Imp
 
     Args:
         made: the function size → implementation that is wrong at every number of tokens.
-        shows: the function that returns True at the numbers of tokens at which the fault shows.
+        shows: the function that returns, for a number of tokens, whether the fault shows.
         size: size of the fault.
     """
     return REFERENCE.replace(
@@ -46,7 +46,7 @@ def _choose(shows: Callable[[int], bool], wrong: Any, right: Any, keys: Array, *
 def _at(
     name: str, says: str, shows: Callable[[int], bool], made: Callable[[Any], Attention] = shifted
 ) -> Callable[[Function], Function]:
-    """Return a decorator that plants ``made(function)`` at the numbers of tokens for which ``shows`` is true."""
+    """Return a decorator that plants ``made(decorated function)`` where ``shows`` is true of the number of tokens."""
     return FAULTS.wrap(name, says, "lemma-3", lambda wrong: partial(_at_sizes, made(wrong), shows))
 
 
@@ -60,7 +60,7 @@ def _positions(logits: Array) -> Array:
 
 
 def _from(logits: Array, first: int) -> Array:
-    """Return the shift of the logits that removes the weight of all tokens from ``first`` on."""
+    """Return what to add to the logits to remove the weight of all tokens from the index ``first`` on."""
     xp = array_namespace(logits)
     return xp.where(_positions(logits) >= first, FORGOTTEN * xp.ones_like(logits), xp.zeros_like(logits))
 
@@ -72,7 +72,7 @@ def _after_the_eighth(logits: Array, size: float) -> Array:
 
 @_at("ragged-tail-forgotten", "T > 8: the tokens after the last full group of eight have no weight", _is_ragged)
 def _tail(logits: Array, size: float) -> Array:
-    """Return the shift of the logits that removes the weight of the tokens after the last full group."""
+    """Return what to add to the logits to remove the weight of the tokens after the last full group."""
     tokens = logits.shape[-1]
     return _from(logits, tokens - tokens % LANES)
 
@@ -84,7 +84,7 @@ def _tail(logits: Array, size: float) -> Array:
     with_sink,
 )
 def _padding(logits: Array, size: float) -> Array:
-    """Return the logarithm of the number of padding tokens, of logit 0 and score 0, in the last group."""
+    """Return the logarithm of the number of tokens, with logit 0 and score 0, that pad the last group."""
     xp = array_namespace(logits)
     return xp.zeros_like(logits[..., :1]) + math.log(LANES - logits.shape[-1] % LANES)
 
@@ -95,7 +95,10 @@ def _padding(logits: Array, size: float) -> Array:
     partial(lt, BLOCK),
 )
 def _never_rescaled(logits: Array, size: float) -> Array:
-    """Return the shift of the logits that turns weights into e^{l − m}, m the largest logit up to the token's block."""
+    """Return what to add to logits l so that weights become proportional to e^{l − m}.
+
+    m is the largest logit up to the end of the token's block of :data:`BLOCK` tokens.
+    """
     xp = array_namespace(logits)
     parts, largest = [], None
     for first in range(0, logits.shape[-1], BLOCK):

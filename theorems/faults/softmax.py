@@ -1,7 +1,7 @@
-"""Attention with another function in place of the softmax; weights, risk, excess and gradient agree with each other.
+"""Attention with another function in place of the softmax; weights, risk and gradient agree with each other.
 
-A normaliser maps logits to weights, and comes with the transpose of its Jacobian. So the gradient of a wrong softmax is
-the right gradient of a wrong risk, and statements catch the wrong softmax, not an inconsistent gradient.
+Each function that maps logits to weights comes with the transpose of its Jacobian. So the gradient of a wrong softmax
+is the right gradient of a wrong risk, and statements catch the wrong softmax, not an inconsistent gradient.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from theorems.core.implementation import REFERENCE, Implementation
 
 
 def without_scale(direction: Array) -> ScaledGradient:
-    """Return the gradient ``direction`` with the log scale 0."""
+    """Return a gradient of scale 1, that is, of the logarithm 0."""
     xp = array_namespace(direction)
     return ScaledGradient(xp.zeros_like(direction[..., 0]), direction)
 
 
 def covariance(logits: Array, weights: Array, scores: Array, size: float) -> Array:
-    """Return Jᵀγ = s_t (γ_t − γᵀs), J the Jacobian of the softmax and γ the scores."""
+    """Return Jᵀγ, with entries s_t (γ_t − γᵀs), for the Jacobian J of the softmax with weights s, and scores γ."""
     xp = array_namespace(weights)
     return weights * (scores - xp.sum(weights * scores, axis=-1, keepdims=True))
 
 
 def diagonal(logits: Array, weights: Array, scores: Array, size: float) -> Array:
-    """Return Jᵀγ with only the diagonal of the term −s sᵀ of the Jacobian J."""
+    """Return Jᵀγ for the Jacobian J = diag(s) − s sᵀ of the softmax reduced to its diagonal."""
     return weights * (1 - weights) * scores
 
 
 def detached_normaliser(logits: Array, weights: Array, scores: Array, size: float) -> Array:
-    """Return Jᵀγ for J = diag(s), the Jacobian of a softmax with a constant normaliser."""
+    """Return Jᵀγ for J = diag(s), the Jacobian of a softmax whose denominator is taken as constant."""
     return weights * scores
 
 
 def softmax_of(logits: Array) -> Array:
-    """Return the softmax of logits by the textbook formula."""
+    """Return the softmax of logits by the usual formula, after subtracting the largest logit."""
     xp = array_namespace(logits)
     shifted = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return shifted / xp.sum(shifted, axis=-1, keepdims=True)
 
 
 def as_it_is(logits: Array, size: float) -> Array:
-    """Return the right softmax weights, by the textbook formula; ``size`` is not used."""
+    """Return the right softmax weights, by the usual formula; ``size`` is not used."""
     return softmax_of(logits)
 
 
@@ -64,14 +64,14 @@ def as_it_is(logits: Array, size: float) -> Array:
 class Attention:
     """The reference attention on changed keys and scores; a call with a size returns the faulty implementation.
 
-    The SVM and the statement see the original data. A fault of size 0 agrees with the reference up to the last digits,
-    so a small fault is not caught merely because it is rounded differently.
+    The SVM and the statement get the original data. With size 0 the result agrees with the reference up to the last
+    digits, so a small fault is not caught merely because it is rounded differently.
 
     Attributes:
-        keys_to: the function (keys, p, size) → changed keys, (*b, n, T or more, d or more), and prompts, (*b, d or
-            more).
-        scores_to: the function (scores, size) → scores of the tokens whose keys ``keys_to`` returns.
-        size: size of the fault.
+        keys_to: the function (keys, p, size) → (changed keys, prompts); the keys may have more tokens and dimensions,
+            (*b, n, T', d'), the prompts more dimensions, (*b, d').
+        scores_to: the function (scores, size) → scores of all T' tokens.
+        size: how wrong the attention is.
     """
 
     keys_to: Callable[[Array, Array, float], tuple[Array, Array]] | None = None
@@ -85,11 +85,11 @@ class Attention:
         return scores if self.scores_to is None else self.scores_to(scores, self.size)
 
     def weights(self, keys: Array, p: Array) -> Array:
-        """Return the weights s of the given tokens, (*b, n, T)."""
+        """Return the weights s of the original T tokens, (*b, n, T)."""
         return reference.softmax_weights(*self._keys(keys, p))[..., : keys.shape[-2]]
 
     def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-        """Return L(p), (*b,)."""
+        """Return the risk L(p), (*b,)."""
         other_keys, prompt = self._keys(keys, p)
         return reference.risk(other_keys, self._scores(scores), loss, prompt)
 
@@ -100,12 +100,12 @@ class Attention:
         return ScaledGradient(gradient.log_scale, gradient.direction[..., : p.shape[-1]])
 
     def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
-        """Return sign and logarithm of L(p) − L_α."""
+        """Return the sign of L(p) − L_α and the logarithm of its absolute value."""
         other_keys, prompt = self._keys(keys, p)
         return reference.log_excess_risk(other_keys, self._scores(scores), loss, prompt, alpha)
 
     def __call__(self, size: float) -> Implementation:
-        """Return the reference with this attention, wrong by the given size."""
+        """Return the reference with this attention, of the given size, in place of softmax, risk and gradient."""
         attention = replace(self, size=size)
         replaced: dict[Callable[..., object], Callable[..., object]] = {
             softmax_weights: attention.weights,
@@ -118,12 +118,12 @@ class Attention:
 
 @dataclass(frozen=True)
 class Normalised(Attention):
-    """Softmax attention with another normaliser.
+    """Attention with another function from logits to weights in place of the softmax.
 
     Attributes:
-        weights_of: the function (logits, size) → weights.
-        pulled_back: the function (logits, weights, scores, size) → Jᵀγ.
-        single: True if the logits are computed in float32.
+        weights_of: the function (logits, size) → weights s.
+        pulled_back: the function (logits, weights, scores γ, size) → Jᵀγ, J the Jacobian of ``weights_of``.
+        single: whether logits are computed in float32.
     """
 
     weights_of: Callable[[Array, float], Array]
@@ -131,7 +131,7 @@ class Normalised(Attention):
     single: bool = False
 
     def logits(self, keys: Array, p: Array) -> Array:
-        """Return K p, (*b, n, T)."""
+        """Return the logits K p, (*b, n, T)."""
         xp = array_namespace(keys, p)
         if self.single:
             keys, p = xp.astype(keys, xp.float32), xp.astype(p, xp.float32)
@@ -143,12 +143,12 @@ class Normalised(Attention):
         return xp.astype(self.weights_of(self.logits(keys, p), self.size), xp.float64)
 
     def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-        """Return (1/n) Σ ℓ(γᵀs), (*b,)."""
+        """Return the risk (1/n) Σ ℓ(γᵀs), (*b,)."""
         xp = array_namespace(keys)
         return xp.mean(loss.value(xp.sum(self.weights(keys, p) * scores, axis=-1)), axis=-1)
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Return ∇L = (1/n) Σ ℓ'(γᵀs) Kᵀ Jᵀγ, a formula that cancels where the softmax saturates."""
+        """Return ∇L = (1/n) Σ ℓ'(γᵀs) Kᵀ Jᵀγ, a formula whose terms cancel where the softmax saturates."""
         xp = array_namespace(keys)
         s = self.weights(keys, p)
         slope = loss.derivative(xp.sum(s * scores, axis=-1))[..., None]
@@ -156,7 +156,7 @@ class Normalised(Attention):
         return without_scale(xp.sum(xp.sum(coefficients[..., None] * keys, axis=-2), axis=-2))
 
     def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
-        """Return sign and logarithm of L(p) − L_α, from the weights s without further cancellation."""
+        """Return sign of L(p) − L_α and logarithm of its absolute value, from the weights s without cancellation."""
         xp = array_namespace(keys, scores, p)
         s = self.weights(keys, p)
         scores = xp.broadcast_to(scores, s.shape)
@@ -170,7 +170,7 @@ class Normalised(Attention):
 
 
 def on_keys(change: Callable[[Array, float], Array]) -> Attention:
-    """Return the reference attention on the keys ``change(keys, size)``."""
+    """Return the attention, right in itself, that computes with the keys ``change(keys, size)``."""
     return Attention(keys_to=partial(_change_keys, change))
 
 
@@ -179,7 +179,7 @@ def _change_keys(change: Callable[[Array, float], Array], keys: Array, p: Array,
 
 
 def on_scores(change: Callable[[Array, float], Array]) -> Callable[[float], Implementation]:
-    """Return the reference attention on the scores ``change(scores, size)``, with the weights of the reference."""
+    """Return the attention whose risk and gradient use the scores ``change(scores, size)``; weights are right."""
     return partial(_without_weights, Attention(scores_to=change))
 
 
@@ -189,7 +189,7 @@ def _without_weights(attention: Attention, size: float) -> Implementation:
 
 
 def shifted(shift: Callable[[Array, float], Array]) -> Attention:
-    """Return the attention softmax(K p + δ); the gradient treats δ = shift(logits, size), (*b, n, T), as constant."""
+    """Return the attention softmax(K p + δ), δ = ``shift``(logits, size), (*b, n, T); δ is constant in its gradient."""
     return Attention(keys_to=partial(_shift, shift))
 
 
@@ -198,7 +198,7 @@ def _shift(shift: Callable[[Array, float], Array], keys: Array, p: Array, size: 
 
 
 def with_sink(sink: Callable[[Array, float], Array]) -> Attention:
-    """Return the attention with an additional token of score 0, whose logit is sink(logits, size), (*b, n, 1)."""
+    """Return the attention with an additional token of score 0, whose logit is ``sink``(logits, size), (*b, n, 1)."""
     return Attention(keys_to=partial(_add_sink, sink), scores_to=_add_score)
 
 
@@ -215,12 +215,12 @@ def _add_score(scores: Array, size: float) -> Array:
 
 
 def _add_coordinate(keys: Array, p: Array, delta: Array) -> tuple[Array, Array]:
-    """Return keys with an additional coordinate δ, (*b, n, T, d + 1), and prompts with a coordinate 1, (*b, d + 1)."""
+    """Return keys with the additional coordinate δ, (*b, n, T, d + 1), and prompts with a 1 there, (*b, d + 1)."""
     xp = array_namespace(keys, p)
     full = xp.broadcast_to(keys, (*delta.shape, keys.shape[-1]))
     return xp.concat([full, delta[..., None]], axis=-1), xp.concat([p, xp.ones_like(p[..., :1])], axis=-1)
 
 
 def _logits(keys: Array, p: Array) -> Array:
-    """Return K p, (*b, n, T)."""
+    """Return the logits K p, (*b, n, T)."""
     return array_namespace(keys, p).sum(keys * p[..., None, None, :], axis=-1)

@@ -1,4 +1,10 @@
-"""Faults for data where no prompt selects all optimal tokens: proof of ties, direction, risk, finite part."""
+"""Faults for data where no prompt selects all optimal tokens.
+
+The faults are in :class:`reference_attention.next_token.unwinnable_scores.ScoreSplit`, which divides the tokens into
+those that tie with the optimal token for all prompts at which no token has a larger logit, and those that a direction U
+separates from it. A fault is in the proof of the ties, in U, in the risk L_F of attention restricted to the tied
+tokens, or in the part of the prompt that stays finite.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,7 @@ Wrong = Callable[..., Any]
 
 
 def _split(name: str, says: str, **further: Any) -> Callable[[Wrong], Wrong]:
-    """Return a decorator that plants a change of the split: (right split, size if any, problem) → wrong split."""
+    """Return a decorator that plants a change of the ScoreSplit: (right one, size if any, problem) → wrong one."""
     return FAULTS.change(name, says, "unwinnable-scores", score_split, only=ScoreSplit, **further)
 
 
@@ -71,7 +77,7 @@ def _with_method(method: str, wrong: Wrong, split: ScoreSplit, problem: Problem)
 
 
 def _method(name: str, says: str, method: Callable[..., Any], **further: Any) -> Callable[[Wrong], Wrong]:
-    """Return a decorator that plants the right split with the decorated function in place of ``method``."""
+    """Return a decorator that plants the right ScoreSplit with the decorated function in place of ``method``."""
     return _split(name, says, through=partial(_with_method, method.__name__), **further)
 
 

@@ -1,4 +1,4 @@
-"""The reasons why statements survive faults in functions that they call, by name or kind of the fault."""
+"""The reasons why statements are upheld although a fault is planted in a function that they call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISREAD = "for the misread tokens the objects of the statement do not exist, and
 
 @cache
 def survivors() -> Mapping[str, Mapping[str, str]]:
-    """Return the reasons why statements of all papers survive faults, by the id of the statement.
+    """Return the reasons why statements of all papers are upheld under faults: by statement, then by fault or kind.
 
     A paper lists its reasons as ``SURVIVORS`` in a module of its faults; a user's own statements give theirs as
     ``survives``.
@@ -26,13 +26,13 @@ def survivors() -> Mapping[str, Mapping[str, str]]:
 
 
 def why_survived(fault: Fault, id: str, survives: Mapping[str, str], undecided: bool = False) -> str:
-    """Return why the statement survives the fault; empty when no reason is recorded.
+    """Return why a statement is upheld although the fault is planted; empty when no reason is recorded.
 
     Args:
         fault: the planted fault.
-        id: id of the :class:`theorems.core.statement.Statement`.
-        survives: the reasons that the statement's own file gives, which take precedence.
-        undecided: True if the statement reports why it could not decide; then only a reason for this fault counts, not
+        id: the id of the statement.
+        survives: the reasons that the statement's own file gives, by fault or kind; they take precedence.
+        undecided: True if the statement is inconclusive under the fault; then only a reason for this fault counts, not
             a reason for its kind.
     """
     if fault.name.endswith("always-infeasible"):

@@ -1,4 +1,4 @@
-"""The reasons why statements survive planted faults in functions that they call, by name or kind of the fault."""
+"""The first paper's reasons why statements are upheld although a fault is planted in a function that they call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_A_CONE = {
     "flow-interpolates": "chords keep the bound on the distance from the ray; Theorem 2 notices that they are chords",
     "step-above-bound": "in this cone a step is e^−1000 times p, and a thousand times as much is still negligible",
 }
-"""The reasons for the theorems on descents that start in a cone around p_mm or W^mm, by name or kind of the fault."""
+"""Reasons, by name or kind of the fault, for the theorems on descents that start in a cone around p_mm or W^mm."""
 
 SURVIVORS: dict[str, dict[str, str]] = {
     "lemma-1": {
@@ -137,4 +137,4 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "score-off": ROOM,
     },
 }
-"""The reasons by statement and fault, for the first paper; other papers list theirs in modules of their own faults."""
+"""The reasons by statement, then by name or kind of the fault; other papers list theirs in modules of their faults."""

@@ -1,4 +1,4 @@
-"""Faults in the hard-margin SVM: in its solution, duals, neighbours and chosen tokens."""
+"""Faults in the hard-margin SVM: in the solution p_mm, its duals and neighbours, and the tokens chosen."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Other = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def _floats(keys: Any) -> Any:
-    """Return the keys as an array of floats; if the keys are given by factors, each entry is a product rounded once."""
+    """Return the keys as floats; of keys given by factors, each entry is the exact product rounded once."""
     return keys.floats if isinstance(keys, OuterKeys) else keys
 
 
 def with_prompt(solution: MaxMargin, keys: Any, p: Any, exact_p: list[fmpq]) -> MaxMargin:
-    """Return the solution with another p, and with the margins and exact certificate of this p."""
+    """Return the solution with another p, with the margins of that p and with ``exact_p`` as its rationals."""
     alpha = solution.alpha
     rows = np.take_along_axis(keys, alpha[:, None, None], axis=1) - keys
     margins = rows @ p
@@ -39,7 +39,7 @@ def with_prompt(solution: MaxMargin, keys: Any, p: Any, exact_p: list[fmpq]) -> 
 
 
 def _solution(name: str, says: str, by: str, **further: Any) -> Callable[[Change], Change]:
-    """Return a decorator that plants a change of p_mm where it exists: (solution, size, keys as floats) → solution."""
+    """Return a decorator that plants a change of p_mm: (solution, size if any, keys as floats) → wrong solution."""
     return FAULTS.change(name, says, by, max_margin, only=MaxMargin, through=_on_floats, **further)
 
 
@@ -49,7 +49,7 @@ def _on_floats(change: Change, right: MaxMargin, *arguments: Any) -> Solution:
 
 
 def _from(wrong: Solution, right: MaxMargin, keys: Any) -> MaxMargin:
-    """Return ``right`` with p, neighbours and duals of ``wrong``; additional coordinates of the wrong p are dropped."""
+    """Return ``right`` with p, margins, neighbours and duals of ``wrong``; coordinates of p after d are dropped."""
     assert isinstance(wrong, MaxMargin)
     d = keys.shape[2]
     changed = with_prompt(right, keys, wrong.p[:d], list(wrong.exact.p)[:d])
@@ -78,7 +78,7 @@ def coordinate_off(p: Any, size: float) -> Any:
 )
 def _one_coordinate(right: MaxMargin, size: float, keys: Any) -> Solution:
     p = coordinate_off(right.p, size)
-    # Only the changed coordinate is replaced by a float; the others stay exact.
+    # Only the changed coordinate becomes a float; the others stay exact.
     exact = [x if a == b else rational(float(a)) for a, b, x in zip(p, right.p, right.exact.p, strict=True)]
     return with_prompt(right, keys, p, exact)
 
@@ -94,7 +94,7 @@ def _dual_off(right: MaxMargin, size: float, keys: Any) -> Solution:
 
 @_solution("svm-misses-a-constraint", "the constraint of the largest dual is left out", "lemma-11")
 def _without_a_constraint(right: MaxMargin, keys: Any) -> Solution:
-    """Solve with the constraint of the largest dual weakened 1024-fold, so that it hardly matters."""
+    """Return p_mm for the constraint of largest dual weakened 1024-fold, so that it hardly matters."""
     i, t = np.unravel_index(np.argmax(right.duals), right.duals.shape)
     weaker, best = np.array(keys), keys[i, right.alpha[i]]
     weaker[i, t] = best + 1024 * (keys[i, t] - best)
@@ -118,7 +118,7 @@ def _with_bias(right: MaxMargin, keys: Any) -> Solution:
     smallest=1e-300,
 )
 def _soft(right: MaxMargin, size: float, keys: Any) -> Solution:
-    """Solve the problem with squared slacks, as a hard-margin problem with an additional column √ε per constraint."""
+    """Return p_mm with squared slacks, by a hard-margin problem with one more coordinate for each constraint."""
     n, tokens, _ = keys.shape
     columns = -np.sqrt(size) * np.eye(n * tokens).reshape(n, tokens, n * tokens)
     columns[np.arange(n), right.alpha] = 0.0
@@ -151,7 +151,7 @@ def _infeasible(right: MaxMargin, keys: Any) -> Solution:
 
 
 def _other(name: str, says: str, by: str) -> Callable[[Other], Other]:
-    """Return a decorator that plants ATT-SVM for wrong data; where it is infeasible, the right solution stays."""
+    """Return a decorator that plants ATT-SVM for wrong (keys, α); where it is infeasible, the right solution stays."""
     return FAULTS.plant(name, says, by, max_margin, through=_solve_other)
 
 

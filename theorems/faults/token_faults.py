@@ -1,4 +1,4 @@
-"""Faults in the keys X Wᵀ and in the scores Y X v, which are computed from tokens."""
+"""Faults in the keys X Wᵀ and the scores Y X v, which are computed from tokens X."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_float32(x: np.ndarray) -> np.ndarray:
 
 @FAULTS.plant("scores-of-float32-head", "scores are computed from X and v in float32", "lemma-6", keys_and_scores)
 def _single_head(right: Right, data: Dataset) -> KeysAndScores:
-    """Compute scores from X and v in float32, with X scaled to 1, so that digits are lost, but nothing overflows."""
+    """Return scores computed from X and v in float32; X is divided by its largest entry, so that nothing overflows."""
     unit = float(np.abs(data.X).max()) or 1.0
     scores = data.Y[:, None] * np.sum(in_float32(data.X / unit) * in_float32(data.v), axis=-1) * unit
     return data.problem.keys, scores
@@ -59,7 +59,7 @@ def _tokens_for_keys(right: Right, data: Dataset) -> KeysAndScores:
 
 @FAULTS.plant("scores-of-keys", "the head is applied to keys, where their lengths agree", "lemma-11", keys_and_scores)
 def _score_of_keys(right: Right, data: Dataset) -> KeysAndScores:
-    """Compute scores as Y v·k instead of Y v·x, where keys have the length of v."""
+    """Return the scores Y v·k in place of Y v·x, if keys have as many entries as v."""
     keys = data.problem.keys
     same = keys.shape[2] == len(data.v)
     return keys, data.Y[:, None] * (keys @ data.v) if same else data.problem.scores

@@ -1,1 +1,1 @@
-"""``theorems power``: which statement catches which planted fault, after how many examples and at which size."""
+"""``theorems power``: which statement catches which planted fault, after how many examples, and how small a fault."""

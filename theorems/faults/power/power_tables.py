@@ -32,10 +32,10 @@ LEGEND = (
 
 
 def short(id: str) -> str:
-    """Return a short heading: T2 for ``theorem-2``, L12 for ``lemma-12``, otherwise the initials of the id's words.
+    """Return a short heading: T2 for ``theorem-2``, L12 for ``lemma-12``, initials for other ids.
 
-    The paper's prefix of the id is left out. If two statements have the same initials, more letters of the id's last
-    word are added to the later heading.
+    Initials are those of the id's words, without the paper's prefix. If two statements have the same initials, more
+    letters of the last word are added for the later one.
     """
     return _headings().get(id) or _initials(id)
 
@@ -59,19 +59,19 @@ def _initials(id: str) -> str:
 
 
 def cell_text(cell: Cell | None) -> str:
-    """Return the text of a cell; ``·`` if there is no cell yet."""
+    """Return the text of a cell of the table; ``·`` if the fault was not tried yet."""
     if cell is None:
         return "·"
     return str(cell.examples) if cell.outcome is FaultOutcome.CAUGHT else SIGNS[cell.outcome]
 
 
 def catchers(name: str, columns: Sequence[Column]) -> list[str]:
-    """Return the ids of the statements that catch the fault."""
+    """Return the ids of the statements, one per column, that catch the fault."""
     return [c.id for c in columns if name in c.cells and c.cells[name].outcome is FaultOutcome.CAUGHT]
 
 
 def power_table(faults: Sequence[Fault], columns: Sequence[Column]) -> Table:
-    """Build the table of faults by statements."""
+    """Return the table of faults (rows) by statements (columns)."""
     table = column_table("fault", *(short(column.id) for column in columns), "caught by")
     for fault in faults:
         cells = [column.cells.get(fault.name) for column in columns]
@@ -82,12 +82,12 @@ def power_table(faults: Sequence[Fault], columns: Sequence[Column]) -> Table:
 
 
 def sizes_table(smallest: Sequence[Smallest]) -> Table:
-    """Build the table of the smallest size at which each fault is still caught."""
+    """Return the table of the smallest size at which each fault is still caught."""
     return column_table("fault", "what is made smaller", "planted", "still caught", "by", rows=size_rows(smallest))
 
 
 def size_rows(smallest: Sequence[Smallest]) -> list[tuple[str, str, str, str, str]]:
-    """Return rows of fault, unit, planted size, smallest size caught and statement."""
+    """Return, for each fault, name, unit, planted size, smallest size caught, and the statement that catches it."""
     rows = []
     for sizes in smallest:
         fault = fault_named(sizes.id)
@@ -109,7 +109,7 @@ def markdown(
     command: str,
     headings: Mapping[str, Heading],
 ) -> str:
-    """Return the tables as a Markdown document; ``headings`` maps ids of statements to their headings."""
+    """Return all tables as a Markdown document; ``headings`` maps ids of statements to their :class:`Heading`."""
     head = ["fault", "in", *(short(column.id) for column in columns)]
     rows = [[f"`{f.name}`", str(f.kind), *(cell_text(column.cells.get(f.name)) for column in columns)] for f in faults]
     parts = [
@@ -168,7 +168,7 @@ def _statements(count: int) -> str:
 def _missed_faults(
     faults: Sequence[Fault], columns: Sequence[Column], headings: Mapping[str, Heading]
 ) -> list[list[str]]:
-    """Return rows of a reason, statements, and the faults that these statements survive for this reason."""
+    """Return rows of: a reason, the statements upheld for this reason, and the faults under which they are upheld."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for fault in faults:
         for column in columns:
@@ -182,9 +182,9 @@ def _missed_faults(
 
 
 def _spared_rows(reason: str, spared: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Return a row for each group of faults that are survived by the same statements.
+    """Return rows of: the reason, statements, and the faults under which just these statements are upheld.
 
-    ``spared`` maps a fault to the headings of the statements that survive it.
+    ``spared`` maps each fault to the short headings of the statements that are upheld under it.
     """
     faults: dict[str, list[str]] = {}
     for fault, columns in spared.items():

@@ -1,4 +1,4 @@
-"""The work of ``theorems power``, cut into units that can be sent to other processes."""
+"""The work of ``theorems power``, cut into units that other processes can run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from theorems.run.unit_protocols import Divisible
 from theorems.run.verify import Progress, draw_cases
 
 QUICKEST = 4
-"""The largest number of statements that try smaller sizes of a fault: its ``caught_by``, then those that need the
-fewest examples.
-"""
+"""Largest number of statements that are tried on smaller sizes of a fault: first its ``caught_by``, then those that
+catch it after the fewest examples."""
 AT_A_TIME = 20
-"""The number of faults in a part. Each part checks the reference again; an interrupted run resumes after its last
-finished part.
-"""
+"""Number of faults in a part of a statement's unit. Each part checks the reference again; an interrupted run resumes
+after its last finished part."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +27,14 @@ class Column:
     """A column of the table: which faults one statement catches.
 
     Attributes:
-        id: id of the statement.
-        reference: number of the cases on which the statement is upheld for the reference.
-        cases: number of the cases.
-        falsified: the reason if the statement is falsified for the reference, which makes the column meaningless; else
-            empty.
-        cells: cells by name of the fault.
-        failed: the reason why there is no complete column; empty if there is one.
-        interrupted: True if a signal interrupted the unit.
-        seconds: time that the column took.
+        id: the id of the statement.
+        reference: the number of cases on which the statement is upheld for the reference.
+        cases: the number of cases.
+        falsified: why the statement is falsified for the reference, which makes the column meaningless; else empty.
+        cells: the result of each fault, by its name.
+        failed: why the column is incomplete; empty if it is complete.
+        interrupted: whether a signal ended the work before the column was complete.
+        seconds: the seconds that the column took.
     """
 
     id: str
@@ -51,7 +48,7 @@ class Column:
 
     @property
     def summary(self) -> str:
-        """A line of progress: how many faults are caught, or why there is no column."""
+        """How many faults are caught, or why there is no column, as a line of progress."""
         if self.failed:
             return self.failed
         caught = sum(cell.outcome is FaultOutcome.CAUGHT for cell in self.cells.values())
@@ -60,16 +57,16 @@ class Column:
 
 @dataclass(frozen=True)
 class FaultTrials(Divisible[Column]):
-    """A unit that tries many faults against one statement, all on the same generated cases.
+    """A unit of work that tries many faults against one statement, all on the same generated cases.
 
     Attributes:
-        id: id of the statement.
-        faults: names of the faults.
-        examples: how many cases are generated.
-        seed: seed of the cases.
+        id: the id of the statement.
+        faults: the names of the faults.
+        examples: the number of cases that are generated.
+        seed: the seed of the cases.
         so_far: the cells filled so far, which are reported if the unit does not finish; they do not change the column.
-        part: index, from zero, of this part among the parts of the statement's faults.
-        at_a_time: number of faults in a part; the column does not depend on this number.
+        part: the index, from zero, of this part among the parts into which the statement's faults are divided.
+        at_a_time: the number of faults in a part; the column does not depend on it.
     """
 
     id: str
@@ -82,21 +79,21 @@ class FaultTrials(Divisible[Column]):
 
     @property
     def foreign(self) -> bool:
-        """True if the statement is in a user's file."""
+        """Whether the statement is in a user's file."""
         return is_in_a_file(self.id)
 
     def where(self, done: int | None) -> str:
-        """Return a phrase that names the fault at which the unit is."""
+        """Return a phrase that names the fault which is being tried."""
         remaining = [name for name in self.faults if self.so_far is None or name not in self.so_far.cells]
         return "before the first fault" if done is None or not remaining else f"at the fault {remaining[0]}"
 
     @property
     def total(self) -> int | None:
-        """Number of steps: one for each fault, and one for the reference."""
+        """The number of steps of progress: one for the reference, and one for each fault."""
         return len(self.faults) + 1
 
     def run(self, progress: Progress) -> Column:
-        """Run the reference and all faults, and return the column."""
+        """Check the reference, try all faults, and return the column."""
         began = time.perf_counter()
         statement = statement_named(self.id)
         bases = [baseline(statement, case) for case in draw_cases(statement, self.examples, self.seed, every=False)]
@@ -115,11 +112,11 @@ class FaultTrials(Divisible[Column]):
         return column
 
     def unfinished_result(self, why: str) -> Column:
-        """Return the column with the cells filled so far."""
+        """Return the column with the cells filled so far; ``why`` is the reason, empty after an interruption."""
         return replace(self.so_far or Column(self.id), failed=why or "interrupted", interrupted=not why)
 
     def parts(self) -> Sequence[FaultTrials]:
-        """Split the faults into groups; each part draws the same cases and checks the reference on them again."""
+        """Return units for groups of the faults; each draws the same cases and checks the reference on them again."""
         size = self.at_a_time
         if self.part or len(self.faults) <= size:
             return [self]
@@ -127,7 +124,7 @@ class FaultTrials(Divisible[Column]):
         return [replace(self, faults=names, part=k) for k, names in enumerate(some)]
 
     def join(self, first: Column, then: Column) -> Column:
-        """Merge the cells of two parts; parts agree on the reference's results, unless one of them has not begun."""
+        """Return a column with the cells of both; they agree on the reference, unless one has not begun."""
         about = first if first.cases else then
         return replace(
             about,
@@ -143,10 +140,10 @@ class Smallest:
     """The smallest sizes at which a fault is still caught.
 
     Attributes:
-        id: name of the fault.
-        sizes: smallest size that a statement catches, by its id, in the order tried; None if it does not even catch the
-            planted size.
-        failed: the reason why there are no sizes; empty if there are sizes.
+        id: the name of the fault.
+        sizes: the smallest size that a statement catches, by the statement's id, in the order tried; None if the
+            statement does not even catch the planted size.
+        failed: why sizes are missing; empty if none are.
     """
 
     id: str
@@ -155,13 +152,13 @@ class Smallest:
 
     @property
     def best(self) -> tuple[str, float] | None:
-        """The smallest size that is caught, with the first statement that catches it."""
+        """The first statement that catches the smallest size, with this size; None if no size is caught."""
         caught = [(size, k, id) for k, (id, size) in enumerate(self.sizes.items()) if size is not None]
         return (min(caught)[2], min(caught)[0]) if caught else None
 
     @property
     def summary(self) -> str:
-        """A line of progress: the smallest size caught, or why there is none."""
+        """The smallest size caught, or why there is none, as a line of progress."""
         if self.best is None:
             return self.failed or "no size is caught"
         return f"caught down to {self.best[1]:.0e} by {self.best[0]}"
@@ -169,15 +166,15 @@ class Smallest:
 
 @dataclass(frozen=True)
 class Shrunk(Divisible[Smallest]):
-    """A unit that tries smaller and smaller sizes of one fault against a few statements.
+    """A unit of work that tries smaller and smaller sizes of one fault against a few statements.
 
     Attributes:
-        id: name of the fault.
-        statements: ids of the statements that the fault is tried against.
-        examples: how many cases are generated for each statement.
-        seed: seed of the cases.
-        so_far: the sizes found so far, which are reported if the unit does not finish.
-        part: index, from zero, of this part among the parts of the unit, one per statement.
+        id: the name of the fault.
+        statements: the ids of the statements.
+        examples: the number of cases that are generated for each statement.
+        seed: the seed of the cases.
+        so_far: the sizes computed so far, which are reported if the unit does not finish.
+        part: the index, from zero, of this part among the parts of the unit, one per statement.
     """
 
     id: str
@@ -189,20 +186,20 @@ class Shrunk(Divisible[Smallest]):
 
     @property
     def foreign(self) -> bool:
-        """True if one of the statements is in a user's file."""
+        """Whether one of the statements is in a user's file."""
         return any(map(is_in_a_file, self.statements))
 
     def where(self, done: int | None) -> str:
-        """Return a phrase that names the statement at which the unit is when ``done`` of them are finished."""
+        """Return a phrase that names the statement which is tried after ``done`` others."""
         return f"with {self.statements[min(done or 0, len(self.statements) - 1)]}"
 
     @property
     def total(self) -> int | None:
-        """Number of steps: one for each statement."""
+        """The number of steps of progress: one for each statement."""
         return len(self.statements)
 
     def run(self, progress: Progress) -> Smallest:
-        """Find the smallest size that each statement catches, and return the sizes."""
+        """Return the smallest size that each statement catches."""
         smallest = Smallest(self.id)
         fault = fault_named(self.id)
         for id in self.statements:
@@ -213,26 +210,26 @@ class Shrunk(Divisible[Smallest]):
         return smallest
 
     def unfinished_result(self, why: str) -> Smallest:
-        """Return the sizes found so far."""
+        """Return the sizes computed so far; ``why`` is the reason, empty after an interruption."""
         return replace(self.so_far or Smallest(self.id), failed=why or "interrupted")
 
     def parts(self) -> Sequence[Shrunk]:
-        """Split the unit into parts of one statement each."""
+        """Return units with one statement each."""
         if self.part or len(self.statements) == 1:
             return [self]
         return [replace(self, statements=(id,), part=k) for k, id in enumerate(self.statements)]
 
     def join(self, first: Smallest, then: Smallest) -> Smallest:
-        """Merge the sizes of two parts."""
+        """Return the sizes of both parts."""
         return replace(first, sizes={**first.sizes, **then.sizes}, failed=first.failed or then.failed)
 
 
 def shrinking_of(faults: Sequence[Fault], columns: Sequence[Column], examples: int, seed: int) -> list[Shrunk]:
-    """Return a unit for each fault that has a size and is caught, with the statements that try it at smaller sizes."""
+    """Return a unit for each fault that has a size and is caught, with the statements to try it on at smaller sizes."""
     units = []
     for fault in faults:
         catching = [c for c in columns if fault.name in c.cells and c.cells[fault.name].outcome is FaultOutcome.CAUGHT]
-        # The statement in the fault's ``caught_by`` goes first, however many examples it needed.
+        # First the statement of the fault's ``caught_by``, however many examples it needed.
         order = sorted(catching, key=lambda c: (c.id != fault.caught_by, c.cells[fault.name].examples))
         quickest = order[:QUICKEST]
         if fault.unit and quickest:

@@ -1,4 +1,4 @@
-"""The trial of one planted fault against one statement, on given cases, up to the first falsified claim."""
+"""The trial of one planted fault against one statement, on given cases, until a claim is falsified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from theorems.faults import Fault
 
 
 class FaultOutcome(StrEnum):
-    """The outcome of the trial of a fault against a statement."""
+    """What a statement does when a fault is planted."""
 
     CAUGHT = "caught"
     """A claim was falsified."""
@@ -33,7 +33,7 @@ class FaultOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Cell:
-    """An entry of the table of faults by statements.
+    """An entry of the table of faults by statements: the result for one fault and one statement.
 
     Attributes:
         outcome: caught, or the reason why not.
@@ -50,13 +50,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The result of the reference on a case.
+    """The result of a statement on one case with the reference, to which results with faults are compared.
 
     Attributes:
-        case: the case as the conclusion gets it, normalised.
-        verdict: verdict on the reference.
-        claims: claims on the reference, as numbers.
-        called: the functions of the implementation that the statement called.
+        case: the case in the normalised units in which the conclusion gets it.
+        verdict: the verdict with the reference.
+        claims: the claims with the reference, reduced to their numbers.
+        called: the functions of the reference that the statement called.
         reason: the reason for a verdict other than upheld.
     """
 
@@ -79,19 +79,19 @@ def _call_noted(
 
 
 class _CountingReplacements(dict[Any, Any]):
-    """Replacements that record which functions of the reference a statement calls."""
+    """The replacements of an implementation, which record the functions that a statement looks up and calls."""
 
     def __init__(self, replaced: Mapping[Any, Any], called: set[Callable[..., Any]]) -> None:
         super().__init__(replaced)
         self._called = called
 
     def get(self, function: Any, default: Any = None) -> Any:
-        """Return the replacement of the function, wrapped so that its calls are recorded."""
+        """Return the replacement of a function, or ``default``, wrapped so that calls are recorded."""
         return partial(_call_noted, function, super().get(function, default), self._called)
 
 
 def counting(implementation: Implementation) -> tuple[Implementation, set[Callable[..., Any]]]:
-    """Return an implementation that records which functions of the reference are called, and the set of its records."""
+    """Return an implementation that records which functions are called, and the set in which it records them."""
     called: set[Callable[..., Any]] = set()
     return replace(implementation, replaced=_CountingReplacements(implementation.replaced, called)), called
 
@@ -105,12 +105,12 @@ def baseline(statement: Statement, case: Any) -> Baseline:
 
 
 def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> Cell:
-    """Try the fault on the cases on which the reference is upheld, up to the first falsified claim."""
+    """Try the fault on the cases on which the reference is upheld, until a claim is falsified, and return the cell."""
     changed, touched, why = False, False, ""
     replaced = frozenset(fault.implementation.replaced)
     for k, base in enumerate(baselines, start=1):
         if base.verdict is not Verdict.UPHELD:
-            continue  # a case on which the reference is not upheld says nothing about a fault
+            continue  # where the reference is not upheld, the case says nothing about a fault
         if not replaced & base.called if fault.spoil is None else not isinstance(base.case, fault.about):
             continue
         touched = True
@@ -125,7 +125,7 @@ def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline])
 
 
 def _claims_until_falsified(statement: Statement, fault: Fault, case: Any) -> tuple[list[Claim], str]:
-    """Return the claims up to the first falsified one, and the name and reason of the first undecided one."""
+    """Return the claims up to the first falsified one, and the first undecided one with its reason, as text."""
     claims: list[Claim] = []
     undecided = ""
     with warnings.catch_warnings():
@@ -137,7 +137,7 @@ def _claims_until_falsified(statement: Statement, fault: Fault, case: Any) -> tu
                     break
                 undecided = undecided or (f"{claim.name}: {claim.undecided}" if claim.undecided else "")
         except Exception as error:
-            # An error makes the claim inconclusive, as in a verification.
+            # An error makes the statement inconclusive, as in a run of ``theorems verify``.
             undecided = undecided or f"{type(error).__name__}: {error}"
     return claims, undecided
 
@@ -148,10 +148,11 @@ def _claims(statement: Statement, fault: Fault, case: Any) -> Iterator[Claim]:
 
 
 def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> float | None:
-    """Return the smallest power of ten that is caught as a size, by bisection between planted and smallest size.
+    """Return the smallest power of ten that is caught as the fault's size; None if the planted size is not caught.
 
-    The bisection assumes that larger sizes are caught, too. The result is the planted size if it is caught but the next
-    smaller power of ten is not, and None if the planted size is not caught.
+    The size is computed by bisection. The bisection goes from the planted size down to ``fault.smallest``, and assumes
+    that every larger size is caught, too. If no power of ten below the planted size is caught, but the planted size is,
+    the result is the planted size.
     """
 
     def is_caught(exponent: int) -> bool:
