@@ -1,1 +1,1 @@
-"""The hunt for counterexamples: search, shrink, record, replay, tabulate."""
+"""The hunt for counterexamples to statements without an assumption: search, shrink, record, replay, tabulate."""

@@ -1,7 +1,7 @@
 """The table of counterexamples: a row for each pair of a statement and an assumption that is left out.
 
-Every recorded counterexample is replayed from its data before it is listed; a pair without a file is listed as not
-hunted.
+Every recorded counterexample is replayed from its file before it is listed; a pair without a file is listed as not
+hunted, that is, not searched for counterexamples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from theorems.run.registry.suite import folder_of, statements
 
 
 class Status(StrEnum):
-    """The state of knowledge about a statement when one of its assumptions is left out."""
+    """What is known about a statement when one of its assumptions is left out."""
 
     REFUTED = "refuted"
     NONE_FOUND = "none found"
@@ -36,11 +36,12 @@ class Row:
     Attributes:
         statement: the id of the statement.
         without: the id of the assumption left out.
-        status: refuted or not, see :class:`Status`.
-        explanation: the violated claim with its numbers, the effort of the hunt, or the reason for the status.
-        why: the mechanism by which the statement fails.
-        shape: the sizes (n, T, d) of the counterexample, or the sizes of another kind of data.
-        file: the name of the counterexample's file.
+        status: whether the statement is refuted, see :class:`Status`.
+        explanation: the violated claim with its numbers; without a counterexample, the number of cases tried, or the
+            reason for the status.
+        why: how the statement fails without the assumption, or why there is no counterexample.
+        shape: the sizes (n, T, d) of the counterexample, or other sizes for other kinds of data; None without one.
+        file: the name of the recorded file; empty if there is none.
     """
 
     statement: str
@@ -53,12 +54,12 @@ class Row:
 
     @property
     def id(self) -> str:
-        """The name of the pair of statement and assumption."""
+        """The name of the row, ``STATEMENT without ASSUMPTION``."""
         return f"{self.statement} without {self.without}"
 
     @property
     def summary(self) -> str:
-        """The status as the text for a line of progress."""
+        """The status, as a line of progress."""
         return str(self.status)
 
 
@@ -72,16 +73,16 @@ class Pair:
 
     @property
     def id(self) -> str:
-        """The name of the pair of statement and assumption."""
+        """The name of the unit, ``STATEMENT without ASSUMPTION``."""
         return f"{self.statement} without {self.without}"
 
     @property
     def total(self) -> int | None:
-        """The number of steps, 1: a replay is a single step."""
+        """The number of steps of progress: 1."""
         return 1
 
     def run(self, progress: Callable[[int], None]) -> Row:
-        """Replay the pair's file and return its row.
+        """Replay the recorded file of this pair, if there is one, and return the row.
 
         Raises:
             InvalidInput: the file cannot be read.
@@ -89,7 +90,7 @@ class Pair:
         return _row(self.directory, statements()[self.statement], self.without)
 
     def unfinished_result(self, why: str) -> Row:
-        """Return a row with status ``DOES_NOT_REPLAY``."""
+        """Return a row with status ``DOES_NOT_REPLAY``, for a replay that failed for the reason ``why``."""
         return Row(self.statement, self.without, Status.DOES_NOT_REPLAY, why or "interrupted")
 
 
@@ -99,7 +100,7 @@ def pairs() -> list[tuple[Statement, str]]:
 
 
 def pairs_in() -> list[Pair]:
-    """Return a unit of work for every pair, in the order of the statements, with the folder of the pair's record.
+    """Return a unit of work for every pair of a statement and an assumption, in the order of the statements.
 
     Raises:
         InvalidInput: a recorded file cannot be read.

@@ -15,7 +15,7 @@ from theorems.core.implementation import REFERENCE
 from theorems.without.weakening import Weakened
 
 FAR = 100.0
-"""The multiple of its tolerance that a violation must exceed to count, so that rounding cannot be its cause."""
+"""Multiple of the tolerance that a violation must exceed to count, so that rounding cannot be its cause."""
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,16 @@ class CaseCheck:
     """The outcome of the check on one case.
 
     Attributes:
-        claims: the claims of the conclusion; empty if an assumption ruled the case out before the conclusion was run.
+        claims: the claims that the conclusion made; empty if the conclusion was not run, because the case was ruled out
+            before.
         violated: the falsified claim that is furthest beyond its tolerance, if its violation exceeds :data:`FAR`
             tolerances.
-        kept: id and finding (whether the assumption holds, and why) of every assumption that must hold and was checked.
+        kept: for every assumption that must hold and was checked, its id and the finding (whether it holds, and why).
         dropped: the finding on the assumption left out.
         refusal: why the case is not a counterexample; empty if it is one.
-        undecided: whether the only reason for ``refusal`` is that something could not be decided.
+        undecided: whether the case is refused only because something could not be decided.
         score: the measure of violation that the search maximises; −inf if it was not computed.
-        met: whether the conclusion was run, that is, the omitted assumption fails and all others hold.
+        met: whether the conclusion was run, which needs the omitted assumption to fail and all others to hold.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -45,7 +46,7 @@ class CaseCheck:
 
     @property
     def is_counterexample(self) -> bool:
-        """True if the kept assumptions hold, the assumption left out fails, and a claim is violated."""
+        """Whether the kept assumptions hold, the assumption left out fails, and a claim is violated far enough."""
         return not self.refusal
 
 
@@ -55,11 +56,12 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
     Args:
         weakened: the statement to be refuted.
         case: the case, with keys of any scale.
-        guided: whether to skip the conclusion if the statement's cheap measure of violation is not positive.
+        guided: whether to refuse the case at once if ``weakened.violation``, a cheap measure of how far the conclusion
+            fails, is not positive.
         claim: the name of the only claim whose violation counts; any if empty.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns of NaNs; claims treat them as undecided
+        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns of NaN, but a claim with NaN is undecided anyway
         try:
             return _examine(weakened, case.normalise(), guided, claim)
         except InvalidInput as error:
@@ -69,9 +71,9 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
 
 
 def in_own_units(weakened: Weakened, case: Subject, examined: CaseCheck) -> CaseCheck:
-    """Examine a counterexample again without normalising its keys, so that claims report numbers in the data's units.
+    """Examine a counterexample again without normalising its keys, so that claims report numbers in its own units.
 
-    If rounding in the units of the data hides the violation, the earlier outcome is returned.
+    If rounding in these units hides the violation, ``examined`` is returned.
     """
     if examined.violated is None or case.normalise() is case:
         return examined
@@ -85,7 +87,7 @@ def in_own_units(weakened: Weakened, case: Subject, examined: CaseCheck) -> Case
 
 
 def _breakdown(weakened: Weakened, error: BaseException, place: str = "the conclusion") -> str:
-    """Describe an exception in a sentence; for a statement in a user's file, name the file and the line."""
+    """Describe an exception in a sentence; for a statement in a user's file, the sentence names file and line."""
     file = weakened.statement.file
     line = line_in(file, error)
     where = f" in {file}, line {line}" if line else ""
@@ -115,7 +117,7 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Cas
     except InvalidInput as error:
         return CaseCheck((), None, tuple(findings), dropped, str(error), True, score, met=True)
     except (Exception, SystemExit) as error:
-        # A conclusion run outside its assumptions may raise an error, which refutes nothing.
+        # Outside its assumptions a conclusion may raise an error, which refutes nothing.
         return CaseCheck((), None, tuple(findings), dropped, _breakdown(weakened, error), True, score, met=True)
     if weakened.violation is None or not guided:
         score = max((_beyond(c) for c in claims), default=-math.inf)
@@ -128,7 +130,10 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Cas
 
 
 def _why_not(claims: tuple[Claim, ...], counting: list[Claim], claim: str) -> tuple[str, bool]:
-    """Return the reason why no claim that counts is violated, and whether this leaves the case undecided."""
+    """Return why none of the claims ``counting`` is violated, and whether this leaves the case undecided.
+
+    Only violations of these claims count; ``claim`` is their name, if only one name counts.
+    """
     if not claims:
         return "the conclusion made no claim", True
     if not counting:
@@ -151,7 +156,7 @@ def _most_violated(claims: list[Claim]) -> Claim | None:
 
 
 def _beyond(claim: Claim) -> float:
-    """Return the amount by which the claim's violation exceeds its tolerance; it is negative if the claim holds."""
+    """Return the violation of a claim minus its tolerance: negative if the claim holds, −inf if it is undecided."""
     return -math.inf if claim.undecided else _number(-claim.slack - claim.tolerance)
 
 

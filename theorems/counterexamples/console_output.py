@@ -1,4 +1,4 @@
-"""The output of a hunt: its progress, then its counterexample or, if it found none, the number of cases tried."""
+"""What a hunt for counterexamples prints: progress, then the counterexample, or the number of cases tried."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from theorems.run.tables import assumptions_table, column_table, print_case
 from theorems.without.weakening import Weakened
 
 PATIENCE = 10.0
-"""Seconds between two lines of progress, if standard error is not a terminal."""
+"""Seconds between two lines of progress if standard error is not a terminal."""
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
-    """Build the table with a row for each pair of a statement and an assumption left out."""
+    """Return a table with a row for each pair of a statement and an assumption left out."""
     cells = [
         (
             row.statement,
@@ -65,7 +65,7 @@ def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
 
 
 def print_counterexample(out: Console, hunt: Hunt, examined: CaseCheck, path: Path) -> None:
-    """Print the counterexample, and how to replay it."""
+    """Print the counterexample that the hunt found, and how to replay its file."""
     assert hunt.found is not None
     print_examined(out, hunt.weakened, examined)
     print_case(out, hunt.found)
@@ -75,7 +75,7 @@ def print_counterexample(out: Console, hunt: Hunt, examined: CaseCheck, path: Pa
 
 
 def print_examined(out: Console, weakened: Weakened, examined: CaseCheck) -> None:
-    """Print the sentence that the hunt tries to refute, the violated claims, and every assumption with its evidence."""
+    """Print what the hunt tries to refute, the violated claims, and every assumption with its evidence."""
     word = "refuted" if examined.is_counterexample else "not refuted"
     out.print(Text(f"{weakened.title}: {word}", "bold"), soft_wrap=True)
     out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
@@ -90,7 +90,7 @@ def print_examined(out: Console, weakened: Weakened, examined: CaseCheck) -> Non
 
 @contextmanager
 def hunt_progress(err: Console, name: str, seconds: float) -> Iterator[Callable[[Effort], None]]:
-    """Show cases per second and the largest violation so far: on a terminal in a bar, otherwise in separate lines."""
+    """Show the rate of cases and the largest violation so far: in a bar on a terminal, otherwise in separate lines."""
     began = time.monotonic()
 
     def status_line(effort: Effort) -> str:

@@ -1,4 +1,4 @@
-"""The journal of a hunt: it stores an observation of each case, so that an interrupted hunt can continue."""
+"""The journal (file) of a hunt: the observation of each case, so that an interrupted hunt can be continued."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ EVERY = 1.0
 
 
 class HuntJournal:
-    """The observations of a hunt, as lines of a journal; without a journal nothing is stored.
+    """The observations of a hunt's cases, as lines of a journal; without a journal nothing is stored.
 
     Attributes:
-        known: the observations that the journal had when it was opened.
+        known: the observations that were in the journal when it was opened.
     """
 
     def __init__(self, journal: Journal | None) -> None:
@@ -40,7 +40,7 @@ class HuntJournal:
             raise InvalidInput(f"--resume: {path} is damaged; give another file.") from None
 
     def note(self, observation: Observation) -> None:
-        """Record an observation; the observations of about a second are written together, as one line."""
+        """Record the observation of a case; those of about a second are written together, as one line."""
         if self._journal is None:
             return
         with signals.shield_from_signals():

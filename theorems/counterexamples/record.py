@@ -1,4 +1,4 @@
-"""Counterexamples as JSON files: the data in a file suffice to check its counterexample again.
+"""Counterexamples as JSON files, from whose data each counterexample can be checked again.
 
 References: the JSON dialect is that of :mod:`reference_attention.files`; the case is written as in
 :mod:`generators.user_data`.
@@ -32,9 +32,9 @@ class Record:
     """A recorded counterexample.
 
     Attributes:
-        weakened: the refuted statement, with an assumption left out.
+        weakened: the refuted statement, without one of its assumptions.
         claim: the name of the violated claim.
-        case: the data.
+        case: the data of the counterexample.
     """
 
     weakened: Weakened
@@ -43,7 +43,7 @@ class Record:
 
 
 def as_record(weakened: Weakened, case: Subject, examined: CaseCheck, seed: int) -> str:
-    """Return the text of a counterexample's file: violated claim, assumptions with their evidence, and data."""
+    """Return the text of a counterexample's file: the violated claim, assumptions with evidence, and data."""
     assert examined.violated is not None
     findings = [*examined.kept, *([(weakened.without, examined.dropped)] if weakened.without else [])]
     record: dict[str, Any] = {
@@ -61,10 +61,10 @@ def as_record(weakened: Weakened, case: Subject, examined: CaseCheck, seed: int)
 
 
 def as_effort(weakened: Weakened, effort: Effort, seed: int) -> str:
-    """Return the text of the file about a hunt without a counterexample: how many cases were tried and decided.
+    """Return the text of the file about a hunt without a counterexample, with the numbers of cases and rounds.
 
-    ``met`` counts the cases on which the omitted assumption fails and the others hold. The file has no ``met`` if the
-    statement has a measure of violation, which rules cases out before assumptions are checked.
+    ``met`` in the file counts the cases on which the omitted assumption fails and the others hold. It is left out if
+    the statement has a measure of violation, which rules cases out before assumptions are checked.
     """
     counts: dict[str, Any] = {"cases": effort.tried, "rounds": effort.rounds}
     if weakened.violation is None:
@@ -82,13 +82,14 @@ def as_effort(weakened: Weakened, effort: Effort, seed: int) -> str:
 
 
 def save(weakened: Weakened, text: str, directory: Path, *, name: str = "") -> Path:
-    """Write the file and return its path.
+    """Write the file of a counterexample, or of a hunt without one, and return its path.
 
     Args:
-        weakened: the statement that was hunted.
+        weakened: the statement without one of its assumptions, which gives the file its default name.
         text: the text of the file.
         directory: the folder for the file.
-        name: the name of the file; by default computed from the text, so that equal counterexamples share a file.
+        name: the name of the file; by default it contains a hash of the text, so that equal counterexamples share a
+            file.
 
     Raises:
         InvalidInput: the directory cannot be written.
@@ -113,7 +114,7 @@ def load(path: Path) -> Record:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the JSON values of a file of ``theorems hunt``: a counterexample, or ``none_found`` with the effort.
+    """Return the JSON values of a file of ``theorems hunt``: a counterexample, or ``none_found`` with numbers of cases.
 
     Raises:
         InvalidInput: ``theorems hunt`` did not write the file.
@@ -183,4 +184,4 @@ KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "case": (_is_object, "an object"),
     "none_found": (_is_effort, "an object of counts"),
 }
-"""The keys of a file, each with a check of its value and a description of valid values."""
+"""The names in a file, each with a function that checks its value and a description of valid values."""

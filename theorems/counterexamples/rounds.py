@@ -1,4 +1,4 @@
-"""Rounds of a hunt as units of work: each round has its own seed, so that it can run in any process."""
+"""Rounds of a hunt for counterexamples as units of work: each has its own seed, so that it can run in any process."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from theorems.run.unit_protocols import Divisible
 from theorems.run.verify import Progress
 
 MANY = 10_000
-"""The number of rounds of a hunt without a limit of cases: so many that its time limit ends it first."""
+"""Number of rounds of a hunt without a limit on cases: so many that the time limit ends it first."""
 
 
 @dataclass(frozen=True)
 class RoundsResult:
-    """The observations of some rounds.
+    """The observations of the cases of some rounds.
 
     Attributes:
-        id: the id of the hunt.
+        id: the name of the hunt.
         rounds: the observations of each round; a counterexample is the last observation of its round.
         failed: the reason why rounds are missing; empty if none are.
     """
@@ -33,24 +33,24 @@ class RoundsResult:
 
     @property
     def has_counterexample(self) -> bool:
-        """True if the last round has a counterexample."""
+        """Whether the last round ended with a counterexample."""
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
     def as_known(self, cases: int | None) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
-        """Return the rounds to count as complete, and the observations of the next round, which is to run again.
+        """Return the rounds to count as complete, and the observations with which the next round begins.
 
         Args:
-            cases: the limit of cases of the hunt; None without one.
+            cases: the largest number of cases of the hunt; None without a limit.
         """
-        # The round with the counterexample runs again, because the hunt has to draw the counterexample again; a round
-        # cut short by the limit is continued.
+        # A round with a counterexample is run again, because the hunt has to draw the counterexample itself; a round
+        # that the limit cut short is continued.
         if self.has_counterexample or (self.rounds and cases is not None and cases < ROUND):
             return self.rounds[:-1], self.rounds[-1]
         return self.rounds, ()
 
     @property
     def summary(self) -> str:
-        """The outcome in a few words, for a line of progress."""
+        """The number of cases and rounds, and whether there is a counterexample, as a line of progress."""
         cases = sum(map(len, self.rounds))
         outcome = "a counterexample" if self.has_counterexample else "none"
         return f"{outcome} in {cases} cases, {len(self.rounds)} rounds"
@@ -66,7 +66,7 @@ class Rounds(Divisible[RoundsResult]):
         seed: the seed of the hunt.
         count: the number of rounds.
         cases: the largest number of cases of a round.
-        part: the number of rounds of the hunt before these rounds.
+        part: the index, from zero, of the first of these rounds in the hunt.
     """
 
     statement: str
@@ -83,20 +83,20 @@ class Rounds(Divisible[RoundsResult]):
 
     @property
     def foreign(self) -> bool:
-        """True if the statement is in a user's file."""
+        """Whether the statement is in a user's file."""
         return is_in_a_file(self.statement)
 
     @property
     def total(self) -> int | None:
-        """The number of steps: unknown, since a round may end before its last case."""
+        """The number of steps of progress: unknown (None), since a round may end before its last case."""
         return None
 
     def where(self, done: int | None) -> str:
-        """Describe where a round is after ``done`` cases; ``done`` is None before the round began."""
+        """Return a phrase that says where a round is after ``done`` cases; ``done`` is None before the first case."""
         return "while it was loaded" if done is None else f"in round {self.part + 1}, case {done + 1}"
 
     def parts(self) -> Sequence[Rounds]:
-        """Divide the unit into units of a single round."""
+        """Return units of a single round each."""
         return [self] if self.count == 1 else [replace(self, count=1, part=k) for k in range(self.count)]
 
     def run(self, progress: Progress) -> RoundsResult:
@@ -113,24 +113,24 @@ class Rounds(Divisible[RoundsResult]):
         return RoundsResult(self.id, (tuple(observations),))
 
     def unfinished_result(self, why: str) -> RoundsResult:
-        """Return a round without cases, for a round that failed for the reason ``why``."""
+        """Return the result of a round without cases, which failed for the reason ``why`` or was interrupted."""
         return RoundsResult(self.id, ((),), why or "interrupted")
 
     def join(self, first: RoundsResult, then: RoundsResult) -> RoundsResult:
-        """Append the rounds of the second result to those of the first."""
+        """Return the rounds of both results, in their order."""
         return RoundsResult(self.id, first.rounds + then.rounds, first.failed or then.failed)
 
     def last(self, result: RoundsResult) -> bool:
-        """Return True if the result has a counterexample, so that later rounds are not needed."""
+        """Return whether the result has a counterexample, so that later rounds are not needed."""
         return result.has_counterexample
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """Restore the fields, and import the statements now, before the time limit of the unit begins."""
+        """Restore the fields, and import all statements now, before the time limit of the unit begins."""
         self.__dict__.update(state)
         statements()
 
 
 def rounds_of(statement: str, without: str, seed: int, cases: int | None) -> Rounds:
-    """Return the rounds of a hunt of ``cases`` cases; if ``cases`` is None, :data:`MANY` rounds."""
+    """Return the unit of all rounds of a hunt of ``cases`` cases; :data:`MANY` rounds if ``cases`` is None."""
     count = MANY if cases is None else -(-cases // ROUND)
     return Rounds(statement, without, seed, count, ROUND if cases is None else min(cases, ROUND))

@@ -1,10 +1,10 @@
-"""Search for a counterexample: draw cases, climb towards violation, simplify the first counterexample.
+"""Search for a counterexample: draw cases, prefer those nearer to a violation, and simplify the first counterexample.
 
-Hypothesis draws cases from the entry's strategy in rounds, each with a seed of its own, and maximises the measure of
-violation (``target``). :mod:`theorems.counterexamples.simplification` then makes the first counterexample small by
-changing the data themselves: their tokens and numbers. Shrinking the strategy's draws instead would take longer and
-leave numbers that the strategy computed from the draws. The counterexample depends only on the seed; the time limit
-only ends a search that has not found one.
+Hypothesis draws cases from the strategy of the weakened statement in rounds, each with its own seed, and maximises a
+measure of violation (``target``). :mod:`theorems.counterexamples.simplification` then makes the first counterexample
+small by changing the data themselves: their tokens and numbers. Shrinking the strategy's draws instead would take
+longer and leave numbers that the strategy computed from the draws. The counterexample depends only on the seed; the
+time limit only ends a search that has found none.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from theorems.counterexamples.simplification import simplify_counterexample
 from theorems.without.weakening import Weakened
 
 ROUND = 400
-"""The number of cases of a round; each round starts anew, so that no search stays in a local maximum."""
+"""Number of cases of a round; each round starts anew, so that no search stays in a local maximum."""
 
 
 class _SearchOver(BaseException):
-    """A signal that the search is over; it is no subclass of Exception, so that Hypothesis does not catch it."""
+    """Raised when the search is over; it is no subclass of Exception, so that Hypothesis does not catch it."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """The observation of one case, from which a resumed hunt continues without examining the case again.
+    """What was observed on one case; with it a resumed hunt counts the case without examining it again.
 
     Attributes:
         score: the measure of violation that the search maximises.
         met: whether the case counts in :attr:`Effort.met`.
         decided: whether the case counts in :attr:`Effort.decided`.
         undecided: whether an assumption or claim could not be decided.
-        why: the assumption or claim that could not be decided, and the reason.
+        why: the assumption or claim that could not be decided, with the reason.
         counterexample: whether the case is a counterexample.
-        seconds: seconds since the hunt began, including earlier processes.
+        seconds: seconds since the hunt began, including those of earlier processes.
     """
 
     score: float
@@ -56,17 +56,18 @@ class Observation:
 
 @dataclass
 class Effort:
-    """The effort of a hunt so far.
+    """What a hunt has tried so far.
 
     Attributes:
-        tried: the number of cases examined, not counting the cases examined to shrink the counterexample.
+        tried: the number of cases examined, except those examined to shrink the counterexample.
         best: the largest measure of violation.
         rounds: the number of rounds begun.
-        met: the number of cases on which the conclusion was run: the other assumptions hold, the one left out fails.
-        decided: the number of cases decided by running the conclusion or by the measure of violation.
+        met: the number of cases on which the conclusion was run, because the assumption left out fails and the others
+            hold.
+        decided: the number of cases decided, by running the conclusion or by the measure of violation.
         undecided: the number of cases on which an assumption or claim could not be decided.
         why_undecided: the first reason why a case is undecided.
-        phase: the name of the current phase, for a progress bar.
+        phase: the name of the current phase (searching or simplifying), for a progress bar.
         shrinking: the number of cases examined to shrink the counterexample.
     """
 
@@ -82,29 +83,29 @@ class Effort:
 
     @property
     def nothing_decided(self) -> bool:
-        """True if cases were examined but none was decided."""
+        """Whether cases were examined, but none was decided."""
         return self.tried > 0 and self.decided == 0
 
 
 @dataclass
 class Hunt:
-    """A hunt and its state, from which results can still be read after an interruption.
+    """A hunt (search for counterexamples) and its state, from which results can be read even after an interruption.
 
     Attributes:
-        weakened: the statement to be refuted.
+        weakened: the statement, without one of its assumptions, that is to be refuted.
         seed: the seed of all draws.
-        seconds: the time limit of the search.
-        watch: called with the effort after every case.
+        seconds: the time limit of the search, in seconds.
+        watch: a function that is called with ``effort`` after every case.
         found: the smallest counterexample so far; None if there is none.
         examined: the outcome of the check of ``found``.
-        effort: how much was tried.
-        finished: whether shrinking has ended.
+        effort: what was tried so far.
+        finished: whether a counterexample was found and completely shrunk.
         cases: the largest number of cases; None for as many as the time allows.
         known: the observations of the first cases, made by an earlier process that was interrupted.
-        note: called with the observation of each case that is not in ``known``.
+        note: a function that is called with the observation of each case that is not in ``known``.
         rounds: observations of complete rounds without a counterexample, made by other processes; the cases in
             ``known`` come after these rounds.
-        spent: the seconds that ``rounds`` took.
+        spent: the seconds that those rounds took.
     """
 
     weakened: Weakened
@@ -142,7 +143,7 @@ class Hunt:
             self.finished = True
 
     def run_round(self, number: int) -> None:
-        """Run a single round, without shrinking a counterexample."""
+        """Run the round with the given number, without shrinking a counterexample."""
         self._began = time.monotonic()
         self.effort.rounds = number
         with suppress(_SearchOver):
@@ -156,7 +157,7 @@ class Hunt:
             seed=seed_from(f"hunt {self.weakened.name} {self.seed} {self.effort.rounds}"),
             phases=(Phase.generate, Phase.target),
             unchecked=tuple(HealthCheck),
-            # A small change of a case that is close to a counterexample may lead to a counterexample.
+            # Small changes of a case that is nearly a counterexample may lead to one.
             near_copies=True,
         )
 
@@ -195,7 +196,7 @@ class Hunt:
         self.watch(self.effort)
 
     def _still(self, case: Subject) -> bool:
-        """Return whether a simpler case is still a counterexample to the same claim; if it is, store the case."""
+        """Return whether a simpler case is a counterexample to the same claim; if so, store the case."""
         self.effort.shrinking += 1
         self.watch(self.effort)
         observation, examined = self._observe(case)
@@ -204,7 +205,7 @@ class Hunt:
         return observation.counterexample
 
     def _observe(self, case: Subject) -> tuple[Observation, CaseCheck | None]:
-        """Return the observation of a case, and the outcome of its check; None if the observation is from ``known``."""
+        """Return the observation of a case, and its check, which is None if the observation is from ``known``."""
         if self._passed < len(self.known):
             self._passed += 1
             return self.known[self._passed - 1], None
@@ -216,13 +217,13 @@ class Hunt:
         observation = Observation(
             examined.score, examined.met, decided, examined.undecided, why, examined.is_counterexample, seconds
         )
-        # Store the counterexample before its observation is noted: a signal that arrives in between must not lose it.
+        # Store the counterexample before reporting its observation: a signal that arrives in between must not lose it.
         if observation.counterexample:
             self.found, self.examined = case, examined
         self.note(observation)
         return observation, examined
 
     def settle(self) -> None:
-        """Examine the counterexample in this process, if only an earlier process has examined it."""
+        """Examine the counterexample if that was done only by an earlier process."""
         if self.found is not None and self.examined is None:
             self.examined = examine(self.weakened, self.found, claim=self._claim)

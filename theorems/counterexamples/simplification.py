@@ -1,7 +1,7 @@
 """Steps that simplify a counterexample: to fewer inputs, tokens and dimensions, and to zeros, integers and halves.
 
-Hypothesis shrinks the draws of a strategy; the steps here shrink the data built from the draws, which users see. A step
-is kept only if its result is still a counterexample.
+Hypothesis shrinks the draws from which a strategy computes data; the steps here shrink the data themselves, which users
+see. A step is kept only if its result is still a counterexample.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 
 STEPS = 600
-"""The largest number of simpler cases checked; a limit in seconds would not be reproducible."""
+"""Largest number of simpler cases that are checked; a limit in seconds would not be reproducible."""
 MOST_DROPS = 64
-"""The largest number of checked ways to leave out one token of each input."""
+"""Largest number of ways to leave out one token of each input that are checked."""
 SIMPLEST_LOSS = "correlation"
 
 
@@ -33,8 +33,10 @@ SIMPLEST_LOSS = "correlation"
 class Parts:
     """A case as named arrays, which the steps change one by one.
 
-    ``arrays`` has either keys and scores, or X, Y and v with W or queries if the case has them; besides, the start and
-    all further arrays of the case.
+    Attributes:
+        case: the case, which gives everything but the arrays.
+        arrays: keys and scores; or, if the case has tokens, X, Y and v with W or the queries, if there are any; also
+            the start and all further arrays of the case.
     """
 
     case: Case
@@ -42,7 +44,7 @@ class Parts:
 
     @classmethod
     def of(cls, case: Case) -> Parts:
-        """Split a case into its arrays: those of its dataset if it has one, otherwise keys and scores."""
+        """Return a case as its arrays: those of its dataset if it has one, otherwise keys and scores."""
         data, problem = case.dataset, case.problem
         arrays: dict[str, Any] = {}
         if case.queried is not None:
@@ -59,7 +61,7 @@ class Parts:
         return cls(case.replace(dataset=dataset), arrays | dict(case.arrays))
 
     def build(self) -> Case | None:
-        """Return the case built from the arrays; None if they are invalid."""
+        """Return the case with these arrays; None if the arrays are invalid."""
         arrays = dict(self.arrays)
         loss = self.case.problem.loss
         data: dict[str, Any] = {"dataset": None, "queried": None}
@@ -79,20 +81,20 @@ class Parts:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The case as a hashable key; equal cases have equal keys."""
+        """A hashable key, equal for equal cases."""
         alpha = None if self.case.alpha is None else self.case.alpha.tobytes()
         contents = tuple((k, np.shape(v), np.asarray(v).tobytes()) for k, v in self.arrays.items())
         return contents, alpha, self.case.problem.loss.name, self.case.seed
 
     def replace(self, alpha: Any = None, **arrays: Any) -> Parts:
-        """Return a copy with some arrays (and α) replaced."""
+        """Return a copy with some arrays, and α if given, replaced."""
         case = self.case if alpha is None else self.case.replace(alpha=alpha)
         # Adding 0.0 turns −0.0 into 0.0.
         return Parts(case, {**self.arrays, **{name: value + 0.0 for name, value in arrays.items()}})
 
 
 def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
-    """Simplify a counterexample until no step leads to a counterexample, and return the last counterexample.
+    """Return a counterexample, made from the given one, that no step makes simpler.
 
     Args:
         case: a counterexample.
@@ -109,7 +111,7 @@ def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
 
 
 def _follow_own_steps(case: Subject, still: Callable[[Subject], bool]) -> Subject:
-    """Simplify a case whose class defines its own steps in ``simpler``."""
+    """Return a simpler counterexample for a case whose class defines its own steps in ``simpler``."""
     for _ in range(STEPS):
         step = next((step for step in islice(case.simpler(), STEPS) if still(step)), None)
         if step is None:
@@ -119,7 +121,7 @@ def _follow_own_steps(case: Subject, still: Callable[[Subject], bool]) -> Subjec
 
 
 class _Greedy:
-    """A greedy search that takes every step whose result is a counterexample; no case is checked twice."""
+    """A greedy search that makes every step whose result is a counterexample; no case is checked twice."""
 
     def __init__(self, parts: Parts, still: Callable[[Case], bool]) -> None:
         self.parts = parts
@@ -128,7 +130,7 @@ class _Greedy:
         self._tried: set[tuple[Any, ...]] = set()
 
     def pass_over(self) -> bool:
-        """Take each kind of step in turn as often as possible; return whether another pass may change the case."""
+        """Make each kind of step in turn as often as possible; return whether another pass may change the case."""
         changed = False
         for kind in (_fewer, _plainer, _rounded_arrays, _simpler_values, _simpler_entries):
             while self._one_of(kind(self.parts)):
@@ -171,7 +173,7 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
         yield from _narrower(parts)
         return
     for j in reversed(range(problem.d if problem.d > 1 else 0)):
-        # Drop a coordinate of the keys and the same coordinate of every vector with d entries.
+        # Remove a coordinate of the keys and the same coordinate of every vector with d entries.
         vectors = {k: np.delete(v, j, axis=-1) for k, v in arrays.items() if _among_keys(k, v, problem.d)}
         if "W" in arrays:
             yield parts.replace(W=np.delete(arrays["W"], j, axis=0), **vectors)
@@ -184,7 +186,7 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
 
 
 def _narrower(parts: Parts) -> Iterator[Parts]:
-    """Yield cases whose tokens or queries have one dimension fewer; W(0) loses the row or column of that dimension."""
+    """Yield cases with one dimension of the tokens or queries removed, and the same row or column of the start W(0)."""
     arrays = parts.arrays
     d, e = arrays["X"].shape[2], arrays["queries"].shape[1]
     W0 = arrays["start"].reshape(d, e) if "start" in arrays else np.zeros((d, e))
@@ -199,7 +201,7 @@ def _narrower(parts: Parts) -> Iterator[Parts]:
 
 
 def _tokens_to_drop(case: Case) -> Iterator[Int64[np.ndarray, "n"]]:
-    """Yield choices of one token to drop from each input, never the input's chosen token."""
+    """Yield choices of one token to remove from each input, never the chosen token of the input."""
     problem = case.problem
     rows = [[t for t in reversed(range(problem.T)) if t != a] for a in case.chosen_tokens]
     for dropped in islice(product(*rows), MOST_DROPS):
@@ -211,7 +213,7 @@ def _among_keys(name: str, value: Any, d: int) -> bool:
 
 
 def _plainer(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with the linear loss, seed 0, plainer scores (ranks, shifted, rescaled), or a chosen key at 0."""
+    """Yield cases with linear loss, seed 0, simpler scores (ranks, shifted, rescaled), or a chosen key moved to 0."""
     case, arrays = parts.case, parts.arrays
     if case.problem.loss.name != SIMPLEST_LOSS:
         loss = loss_named(SIMPLEST_LOSS)
@@ -239,12 +241,12 @@ def _plainer(parts: Parts) -> Iterator[Parts]:
 
 
 def _rounded_arrays(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with a whole array rounded, as it is or after multiplication by a factor."""
+    """Yield cases with a whole array rounded, either as it is or after multiplication by a factor."""
     for name, array in parts.arrays.items():
         if name == "Y" or not np.size(array):
             continue
         candidates = [np.zeros_like(array), np.rint(array), np.rint(2 * array) / 2, np.rint(10 * array) / 10]
-        # If only ratios matter, a multiple of the array may have rounder numbers.
+        # If only ratios of entries matter, a multiple of the array may have simpler numbers.
         candidates += [np.rint(array * factor) for factor in (2, 4, 5, 8, 10, 20, 100)]
         for rounded in candidates:
             if sum(map(_complexity, rounded.flat)) < sum(map(_complexity, np.asarray(array).flat)):
@@ -252,7 +254,7 @@ def _rounded_arrays(parts: Parts) -> Iterator[Parts]:
 
 
 def _simpler_values(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with all entries of equal value replaced by a simpler number, so that ties stay ties."""
+    """Yield cases with all entries of the same value replaced by a simpler number, so that ties remain ties."""
     for name, array in parts.arrays.items():
         if name == "Y":
             continue
@@ -277,7 +279,7 @@ def _simpler_entries(parts: Parts) -> Iterator[Parts]:
 def _simpler(x: float) -> list[float]:
     """Return simpler numbers near x, the simplest first."""
     sign = float(np.sign(x))
-    near = [0.0, sign, 2 * sign, x - sign, float(np.rint(x / 2))]  # the last two move integers towards zero
+    near = [0.0, sign, 2 * sign, x - sign, float(np.rint(x / 2))]  # the last two are integers nearer to zero
     near += [float(cut(unit * x)) / unit for unit in (1, 2, 4, 10) for cut in (np.floor, np.ceil)]
     near += [float(np.rint(x / factor)) for factor in (10, 1000, 100000)]
     near += [float(np.rint(x)) + step for step in (-1.0, -0.5, 0.5, 1.0)]
@@ -288,8 +290,8 @@ def _simpler(x: float) -> list[float]:
 def _complexity(x: float) -> float:
     """Return the complexity of a number; simplification prefers numbers of lower complexity.
 
-    Complexity grows from zero over small integers, halves and larger integers with few digits to decimals; a minus sign
-    adds a little.
+    In increasing order: small integers, halves, larger integers with few digits, other fractions and decimals. A minus
+    sign adds a little.
     """
     size, sign = abs(x), 0.25 * (x < 0)
     if size == np.rint(size):
@@ -297,7 +299,7 @@ def _complexity(x: float) -> float:
         return float(sign + (size if size <= 10 else 10 + 3 * np.log10(size / 10) + digits))
     for unit, base in ((2, 4.0), (4, 15.0), (8, 25.0)):
         if unit * size == np.rint(unit * size):
-            # A half-integer is more complex than the integer below it.
+            # A half-integer shall be more complex than the integer below it.
             long = 10 + 3 * np.log10(size / 10) + len(f"{size:g}") if size > 10 else size
             return float(sign + base + long)
     return float(100 + sign + len(repr(float(x))))

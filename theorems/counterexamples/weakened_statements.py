@@ -1,8 +1,8 @@
-"""Statements with one assumption left out: from hand-written entries, or derived from the statement itself.
+"""Statements with one assumption left out: entries written by hand, or derived from the statement itself.
 
-Each paper's package has its entries; those of the first paper are in :mod:`theorems.without`. If a pair of a statement
-and an assumption has no entry, the hunt uses the statement's own claims, on cases that the generators build for its
-other assumptions.
+An entry is a :class:`theorems.without.weakening.Weakened`. Each paper's package has its entries; those of the first
+paper are in :mod:`theorems.without`. For a statement and an assumption without an entry, the hunt for counterexamples
+uses the statement's own claims, on cases that the generators build for the other assumptions.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ LOSS = "well-behaved-loss"
 
 @cache
 def entries() -> dict[tuple[str, str], Weakened]:
-    """Return every hand-written entry by (statement id, id of the assumption left out).
+    """Return every entry written by hand, by the ids of the statement and of the assumption left out.
 
     Raises:
-        ValueError: two entries have the same pair.
+        ValueError: two entries are for the same statement and assumption.
     """
     by_pair: dict[tuple[str, str], Weakened] = {}
     for paper, module in modules_without():
@@ -50,7 +50,7 @@ def _add(by_pair: dict[tuple[str, str], Weakened], entry: Weakened, paper: Paper
 
 
 def droppable(statement: Statement) -> tuple[str, ...]:
-    """Return the assumptions that a hunt can leave out of the statement."""
+    """Return the ids of the assumptions that can be left out of the statement."""
     own_ids = [without for id, without in entries() if id == statement.id]
     return tuple(dict.fromkeys([*statement.assumptions, *own_ids]))
 
@@ -96,7 +96,7 @@ def _generic(statement: Statement, without: str) -> Weakened:
         if "queries-given" in keeps:
             return plain_query_cases(losses=("squared",)) if without == LOSS else plain_query_cases()
         if statement.about is not Case:
-            return statement.cases()  # the strategies for hunts build only cases of keys and scores
+            return statement.cases()  # for other kinds of data, only the statement's own strategy builds cases
         library = tuple(id for id in keeps if id not in statement.own_assumptions)
         return cases_with(assumptions=library, start="anywhere", plain=True)
 
