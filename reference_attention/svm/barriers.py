@@ -193,7 +193,8 @@ class NuclearBarrier(Barrier):
 def least_power(rows: list[Rational], norm: float, feasible: Rational) -> tuple[Rational, Rational] | None:
     """Return p of nearly the least ‖p‖_q with g_j·p ≥ 1, and its duals λ ≥ 0; None where Newton's method fails.
 
-    λ_j is proportional to 1/(g_j·p − 1), and ‖p‖_q^q is within (N + 3d)/τ of its least value.
+    λ_j is proportional to 1/(g_j·p − 1), and ‖p‖_q^q is within (N + 3d)/τ of its least value, τ being the last weight
+    of the objective.
 
     Args:
         rows: the rows g_j, shape (N, d).
@@ -218,8 +219,8 @@ def spectral_max_margin(
     """Return W with ‖W‖_op ≤ 1 of nearly the largest margin, and its duals λ ≥ 0, or None.
 
     λ_j is proportional to 1/(g_j·W − s), where s is just below the margin of W. The upper bound ‖Σλ_jg_j‖_⋆/Σλ_j of the
-    largest margin is within (N + 2 min(d, e))/τ of it. The result is None if Newton's method fails, or if W has more
-    than :data:`MOST` entries.
+    largest margin is within (N + 2 min(d, e))/τ of it, τ being the last weight of the objective. The result is None if
+    Newton's method fails, or if W has more than :data:`MOST` entries.
 
     Args:
         rows: the rows vec g_j, shape (N, d e).
@@ -243,8 +244,8 @@ def nuclear_max_margin(
     """Return W of nearly the largest margin relative to ‖W‖_⋆, and its duals λ ≥ 0, or None.
 
     λ has nearly the largest sum subject to ‖Σλ_jg_j‖_op ≤ 1. W is the gradient of −log det(I − ZᵀZ) at Z = Σλ_jg_j; its
-    margins are proportional to 1 + 1/(τλ_j). The result is None if Newton's method fails, or if W has more than
-    :data:`MOST` entries.
+    margins are proportional to 1 + 1/(τλ_j), τ being the last weight of the objective. The result is None if Newton's
+    method fails, or if W has more than :data:`MOST` entries.
 
     Args:
         rows: the rows vec g_j, shape (N, d e).

@@ -70,7 +70,7 @@ class KeyRows:
 
     @property
     def unit(self) -> int:
-        """Return the exponent with ``integers(…) = 2^−unit (k_iα_i − k_it)``, for the keys as given."""
+        """Return the exponent ``unit`` with ``integers(…) = 2^−unit (k_iα_i − k_it)``, for the keys as given."""
         return self._exact.exponent
 
     @property

@@ -145,7 +145,7 @@ class Outcome:
         return self._ratios(self.exact.u, exponent + 2 * self._rows.shift) if scaled is None else scaled
 
     def _ratios(self, numerators: list[fmpz], exponent: int) -> Float64[np.ndarray, "k"]:
-        """Return numerators/rho times 2^exponent, each rounded once."""
+        """Return numerators/rho (rho of ``exact``) times 2^exponent, each fraction rounded once."""
         return np.array([ratio(x, self.exact.rho, exponent) for x in numerators])
 
 
@@ -168,7 +168,8 @@ class _ActiveSet:
     def solve(self, support: list[int]) -> bool:
         """Solve least squares on the columns ``support`` exactly; return False if these columns are dependent.
 
-        The solution is stored in matrix, numer and over.
+        The rows of the support are stored in ``matrix``, the solution in ``numer`` (numerators) and ``over``
+        (denominator).
         """
         self.matrix = self.rows.integers(support)
         h = fmpz_mat(len(support), 1, [self.bounds[j] for j in support])

@@ -54,7 +54,7 @@ class ChoiceSolution:
 
     @property
     def p(self) -> Float64[np.ndarray, "d"]:
-        """Return the solution, shape (d,)."""
+        """Return the solution p, shape (d,)."""
         return self.svm.p
 
     @property

@@ -35,7 +35,7 @@ from reference_attention.svm.spectral_max_margin import spectral_max_margin
 
 Rational = list[fmpq]
 LINEAR = (1.0, math.inf)
-"""The norms whose largest margin is the value of a linear program."""
+"""The exponents q of the norms ‖·‖_q for which the largest margin is the value of a linear program."""
 ACCEPTED = 1e-7
 """The largest accepted duality gap, relative to the margin γ. Gaps are usually below 1e-8 for matrices in floats, below
 1e-12 where numbers of many digits are used, and 0 for q = 1, 2 and ∞."""

@@ -45,8 +45,8 @@ SETTLED = 1e-13
 """Largest residual of the equations, for unknowns of size one, with which Newton's method may end in floats; balls
 refine it."""
 REFINEMENTS = 4
-"""Number of Newton steps in balls with the inverse computed in floats: each gains at least ten digits, and balls have
-48."""
+"""Number of Newton steps in balls with the inverse computed in floats: each gains at least ten of the 48 digits that
+balls have."""
 CORRECTIONS = 8
 """Largest number of sets S of tight constraints that are tried; for inputs of about the same size the first one is
 right."""

@@ -22,7 +22,7 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 LARGEST_DENOMINATOR = 64
 """Largest denominator of the fractions to which floats are rounded."""
 HALVINGS = 12
-"""Number of values t = 1, ½, ¼, … that are tried; some of them is small enough unless the solution is nearly on the
+"""Number of values t = 1, ½, ¼, … that are tried; one of them is small enough unless the solution is nearly on the
 boundary of the set of solutions."""
 
 

@@ -149,7 +149,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         raise TypeError("converting a bounded array to floats would lose its error; use .value and .error.")
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
-        """Return NumPy, whose functions dispatch to the rules, so that code for array namespaces runs unchanged."""
+        """Return NumPy, whose functions use the rules, so that code for array namespaces runs unchanged."""
         return np
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
@@ -244,7 +244,7 @@ def with_rounding(x: Any) -> Any:
 
 
 def from_trusted(value: Any, error: Any) -> Bounded:
-    """Wrap a value and an error that already satisfy the invariants and that no other code modifies."""
+    """Return a bounded array of a value and an error that satisfy the invariants and that no other code modifies."""
     new = object.__new__(Bounded)
     new.value, new.error = np.asarray(value), np.asarray(error)
     new.value.flags.writeable = new.error.flags.writeable = False

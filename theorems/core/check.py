@@ -114,7 +114,7 @@ def _not_found_either(statement: Statement, case: Subject, under_test: Implement
 
 
 def _of_reference(statement: Statement, case: Subject, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the statement's claims about the reference, with the ``textbook_eps`` of the implementation under test."""
+    """Yield the statement's claims for the reference, with tolerances (``textbook_eps``) for the one under test."""
     reference = REFERENCE.replace(REFERENCE.name, textbook_eps=under_test.textbook_eps)
     return claims_of(statement.conclusion(case, reference))
 

@@ -66,6 +66,6 @@ def functions_among(options: Iterable[str]) -> dict[str, Callable[..., Any]]:
 
 
 def names_of(former: str, function: Callable[..., Any]) -> tuple[str, str]:
-    """Return the former name of a function, and the expression that replaces it."""
+    """Return ``Implementation.former``, as text, and the expression that replaces it."""
     name = function.__name__
     return f"Implementation.{former}", f"Implementation[{name}], with {name} from {function.__module__}"

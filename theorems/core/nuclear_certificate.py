@@ -71,7 +71,7 @@ class NuclearCertificate:
 
     @cached_property
     def floats(self) -> tuple[Float64[np.ndarray, "N d"], Float64[np.ndarray, "N e"], Float64[np.ndarray, "N"]]:
-        """The factors a_j and z_j, each entry rounded once, and the duals λ_j."""
+        """The factors a_j and z_j of the constraints, each entry rounded once, and the duals λ_j."""
         a, z = (np.array([[to_float(x) for x in row] for row in m.tolist()]) for m in self.rows)
         return a, z, np.array([self.svm.duals[pair] for pair in self.pairs])
 
@@ -102,7 +102,7 @@ class NuclearCertificate:
 
     @cached_property
     def rounding(self) -> float:
-        """The largest relative distance between the lower and the upper bound that rounding can explain."""
+        """The largest relative distance between the lower and the upper bound of C_⋆ that rounding can explain."""
         return 4 * CLOSE + 8 * (len(self.pairs) + sum(self.data.shape)) * EPS * self.sensitivity
 
     def wrong_bounds(self) -> str:

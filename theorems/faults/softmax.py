@@ -89,7 +89,7 @@ class Attention:
         return reference.softmax_weights(*self._keys(keys, p))[..., : keys.shape[-2]]
 
     def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-        """Return the risk L(p), (*b,)."""
+        """Return the risk L(p) of the wrong attention, (*b,)."""
         other_keys, prompt = self._keys(keys, p)
         return reference.risk(other_keys, self._scores(scores), loss, prompt)
 
@@ -138,7 +138,7 @@ class Normalised(Attention):
         return _logits(keys, p)
 
     def weights(self, keys: Array, p: Array) -> Array:
-        """Return the weights s, (*b, n, T)."""
+        """Return the attention weights s, (*b, n, T)."""
         xp = array_namespace(keys, p)
         return xp.astype(self.weights_of(self.logits(keys, p), self.size), xp.float64)
 

@@ -52,14 +52,14 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     """Return s_t = e^{l_t} / Σ e^{l_u} over the last axis, with the error of a textbook kernel.
 
     The errors of logits change the exact softmax by the error of l_t − log Σ e^l. Let u be the kernel's unit roundoff,
-    f the error of its exponential, a_t = max l − l_t ≤ |log s_t|, where Σ s a ≤ log T (Gibbs). The kernel's own
-    roundings are, relative to s_t:
+    f the error of its exponential, and a_t = max l − l_t ≤ |log s_t|, for which Σ_t s_t a_t ≤ log T (Gibbs). The
+    kernel's own roundings change s_t by, relatively:
 
-    - exponents, formed once or by telescoping differences of growing maxima: 2 u (a_t + log T);
-    - exponentials in numerator and sum: 2 f; the logarithm of the sum, if the kernel computes it: f log T;
-    - the sum and the division: (T + 2) u; each update of the maximum: f + u, both in numerator and sum;
-    - a stored log Σ e^l: its rounding, at most u |log Σ e^l|, and at most log Σ e^l − max l, because max l is itself a
-      number of the format.
+    - for the exponents l − max l, computed at once or as sums of differences between growing maxima: 2 u (a_t + log T);
+    - for the exponentials in numerator and sum: 2 f; for the logarithm of the sum, if the kernel computes it: f log T;
+    - for the sum and the division: (T + 2) u; for each update of the maximum: f + u, both in numerator and sum;
+    - for log Σ e^l, if it is stored for the backward pass: its rounding, at most u |log Σ e^l|, and at most log Σ e^l −
+      max l, because max l is itself a number of the format.
 
     Whatever the logits are, weights lie between 0 and 1 and add up to 1; a kernel's weights do so up to the sum of
     these roundings. So the error of a weight is at most the sum of the other errors, which keeps it small where the
