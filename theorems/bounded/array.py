@@ -34,7 +34,7 @@ Rule = Callable[..., Any]
 UFUNCS: dict[tuple[np.ufunc, str], Rule] = {}
 """The function that computes value and error of a ufunc's result, by ufunc and method (such as ``"reduce"``)."""
 FUNCTIONS: dict[Callable[..., Any], Rule] = {}
-"""The functions that do the same for other NumPy functions (such as ``np.sum``), by NumPy function."""
+"""The functions that compute value and error of the results of other NumPy functions (such as ``np.sum``)."""
 
 
 def for_ufunc(ufunc: np.ufunc, method: str = "__call__") -> Callable[[Rule], Rule]:

@@ -23,7 +23,7 @@ def is_exact_zero(x: Values, e: Values) -> Values:
 
 @for_ufunc(np.add)
 def add(a: Any, b: Any) -> Bounded:
-    """Return a + b; e and f change it by at most m = e + f, and Knuth's two-sum gives the sum's rounding error."""
+    """Return a + b for a = x ± e, b = y ± f; e and f change it by at most e + f. Two-sum (Knuth) gives the rounding."""
     return _sum(*parts(a), *parts(b))
 
 
@@ -48,7 +48,7 @@ def subtract(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.multiply)
 def multiply(a: Any, b: Any) -> Bounded:
-    """Return the product a b; e and f change it by at most m = |x| f + |y| e + e f."""
+    """Return a b for a = x ± e, b = y ± f; e and f change it by at most m = |x| f + |y| e + e f."""
     (x, e), (y, f) = parts(a), parts(b)
     value, now = x * y, current()
     size_x, size_y = np.abs(x), np.abs(y)
@@ -63,7 +63,7 @@ def multiply(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.divide)
 def divide(a: Any, b: Any) -> Bounded:
-    """Return a/b; e and f change it by at most m = (e + |x/y| f)/(|y| − f); unknown where y ± f contains 0."""
+    """Return a/b for a = x ± e, b = y ± f, changed by at most (e + |x/y| f)/(|y| − f); unknown if y ± f contains 0."""
     (x, e), (y, f) = parts(a), parts(b)
     value, now = x / y, current()
     # Even where |y| and f nearly cancel, the error of the float64 difference is only that of one rounding.
@@ -98,7 +98,7 @@ def positive(a: Any) -> Bounded:
 
 @for_ufunc(np.absolute)
 def absolute(a: Any) -> Bounded:
-    """Return |a|, exactly; the error does not grow, as ||t| − |x|| ≤ |t − x|."""
+    """Return |a|, exactly; the error does not grow, as ||t| − |x|| ≤ |t − x| for every number t."""
     x, e = parts(a)
     return from_trusted(np.abs(x), e)
 
@@ -119,7 +119,7 @@ def square(a: Any) -> Bounded:
 
 @for_ufunc(np.power)
 def power(a: Any, exponent: Any) -> Bounded:
-    """Return an integer power by repeated multiplication; a negative power is 1 over the positive power."""
+    """Return a to an integer power, by repeated multiplication; a negative power is 1 over the positive power."""
     if isinstance(exponent, Bounded):
         raise TypeError("numpy.power: only whole exponents have a rule for bounded arrays.")
     try:

@@ -41,7 +41,7 @@ def exp(a: Any) -> Bounded:
 
 @for_ufunc(np.expm1)
 def expm1(a: Any) -> Bounded:
-    """Return e^a − 1; the error of a counts as in :func:`exp`, the error of the function relative to e^x − 1."""
+    """Return e^a − 1 for a = x ± e; e counts as in :func:`exp`, the function's own error is relative to e^x − 1."""
     x, e = parts(a)
     value, moved, now = np.expm1(x), rise(x, e, np.exp(x)), current()
     lost = (x != 0) * now.underflow + (e > 0) * now.vanishing
@@ -63,7 +63,7 @@ def fall(e: Values, above: Values) -> Values:
 
 @for_ufunc(np.log)
 def log(a: Any) -> Bounded:
-    """Return log a, changed by e by at most −log(1 − e/x); exactly −∞ for an exact 0."""
+    """Return log a for a = x ± e, which e changes by at most −log(1 − e/x); exactly −∞ for an exact 0."""
     x, e = parts(a)
     value, moved, now = np.log(x), fall(e, x), current()
     error = upward(moved + now.function * (np.abs(value) + moved))
@@ -72,7 +72,7 @@ def log(a: Any) -> Bounded:
 
 @for_ufunc(np.log1p)
 def log1p(a: Any) -> Bounded:
-    """Return log(1 + a), changed by e by at most −log(1 − e/(1 + x)); the float 1 + x is accurate to one rounding."""
+    """Return log(1 + a) for a = x ± e, which e changes by at most −log(1 − e/(1 + x)); 1 + x has one rounding."""
     x, e = parts(a)
     value, moved, now = np.log1p(x), fall(e, 1 + x), current()
     lost = ((x != 0) | (e > 0)) * now.underflow
@@ -82,7 +82,7 @@ def log1p(a: Any) -> Bounded:
 
 @for_ufunc(np.sqrt)
 def sqrt(a: Any) -> Bounded:
-    """Return √a, changed by e by at most e/(√x + √(x − e)); the root itself is rounded correctly."""
+    """Return √a for a = x ± e, which e changes by at most e/(√x + √(x − e)); the root is rounded correctly."""
     x, e = parts(a)
     value, now = np.sqrt(x), current()
     below = x - e
@@ -128,7 +128,7 @@ def logaddexp(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.tanh)
 def tanh(a: Any) -> Bounded:
-    """Return tanh a, changed by e by at most e (1 − tanh² y), y the point of x ± e nearest to 0, and at most 2."""
+    """Return tanh a for a = x ± e, which e changes by at most e (1 − tanh² y) and 2; y is nearest to 0 in x ± e."""
     x, e = parts(a)
     value, now = np.tanh(x), current()
     t = np.tanh(np.maximum(np.abs(x) - e, 0.0))
@@ -139,7 +139,7 @@ def tanh(a: Any) -> Bounded:
 
 @for_ufunc(np.arctan)
 def arctan(a: Any) -> Bounded:
-    """Return arctan a, changed by e by at most e/(1 + y²), y the point of x ± e nearest to 0, and at most π."""
+    """Return arctan a for a = x ± e, which e changes by at most e/(1 + y²) and π; y is nearest to 0 in x ± e."""
     x, e = parts(a)
     value, now = np.arctan(x), current()
     y = np.maximum(np.abs(x) - e, 0.0) * (1 - 4 * UNIT)

@@ -122,7 +122,8 @@ def _of_reference(statement: Statement, case: Subject, under_test: Implementatio
 def _missing_claims(statement: Statement, case: Subject, under_test: Implementation, names: set[str]) -> str:
     """Return a message that names claims made for the reference but not for the implementation under test; else empty.
 
-    Such a claim is missing, for example, if the implementation reports a wrong flag on which the claim depends.
+    Such a claim is missing, for example, if the claim is made only on solutions with a certain property, and the
+    implementation reports this property wrongly.
     """
     if under_test is REFERENCE or (statement.kernel is not None and statement.kernel.capability):
         return ""

@@ -16,7 +16,7 @@ from theorems.core.tolerances import EXACT, ROUNDING, TOLERANCES, Reason
 
 
 class Verdict(StrEnum):
-    """The four possible outcomes of a check."""
+    """The four possible outcomes of a check; only ``upheld`` counts as success."""
 
     UPHELD = "upheld"
     FALSIFIED = "falsified"
@@ -87,7 +87,10 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict: upheld or falsified by slack and tolerance; inconclusive if undecided or NaN."""
+        """The verdict: upheld or falsified by slack and tolerance; inconclusive if undecided or NaN.
+
+        The implementation under test cannot cause such a NaN: a NaN that it returns falsifies by :class:`NotANumber`.
+        """
         if self.undecided or np.isnan(self.slack) or np.isnan(self.tolerance):
             return Verdict.INCONCLUSIVE
         return Verdict.UPHELD if self.slack >= -self.tolerance else Verdict.FALSIFIED
@@ -157,7 +160,7 @@ def at_least(
 
 
 class Ended(Exception):
-    """Exception that ends a conclusion because without this claim the later claims have no meaning.
+    """Exception that ends a conclusion after a claim that failed and without which later claims have no meaning.
 
     Attributes:
         claims: the claims to yield before the conclusion ends.

@@ -59,7 +59,7 @@ def stated_claim(name: str, *, when: str = ALWAYS) -> ClaimName:
 
 
 def premise(name: str, *, when: str = ALWAYS) -> ClaimName:
-    """Declare a claim that data, solutions and runs are what the conclusion assumes."""
+    """Declare a premise: a claim that data, solutions and runs are what the conclusion assumes."""
     return ClaimName(name, Part.PREMISE, when)
 
 
@@ -80,11 +80,11 @@ class Given(Protocol):
     """Protocol of objects that a conclusion is given, such as a solution, a run or points."""
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that the object is what the conclusion assumes."""
+        """Yield the premises: claims that the object is what the conclusion assumes."""
 
 
 def premises(*objects: Given | Iterable[Claim] | Claim) -> Iterator[Claim]:
-    """Yield the claims that several objects are what the conclusion assumes.
+    """Yield the premises of several objects: claims that each object is what the conclusion assumes.
 
     A conclusion calls this function as ``yield from premises(descent, flow)``.
 

@@ -1,4 +1,4 @@
-"""Points p at which a conclusion "for every p" is checked: spread over directions and norms, then made worse.
+"""Points p at which a conclusion "for every p" is checked: random ones, and those that a search makes worse.
 
 m points are an array (m, d). They depend only on the seed of the case.
 """
@@ -131,7 +131,7 @@ def climb(
     tries: int = 16,
     rounds: int = 5,
 ) -> Float64[np.ndarray, "points d"]:
-    """Return the points and the ``best`` points that a random local search finds, with the largest violation.
+    """Return the points, followed by the ``best`` points of a random local search for large violations.
 
     The search starts from the given points with the largest violation. Each round makes ``tries`` random changes of
     each of its ``best`` points, half of them of the length only, the others by 1e-8 to 1 of the norm, and keeps the

@@ -58,8 +58,8 @@ class Statement:
         file: the user's file that defines the statement; empty for statements of the suite.
         states: the names of the claims that are the conclusion as the source states it; empty if no source states the
             conclusion; None if that is not declared, and then all claims count as the conclusion.
-        premises: the names of the claims that data, solutions and runs are what the conclusion assumes. Claims in
-            neither ``states`` nor ``premises`` are sharper claims of the suite's own.
+        premises: the names of the claims that are premises: that data, solutions and runs are what the conclusion
+            assumes. Claims in neither ``states`` nor ``premises`` are sharper claims of the suite's own.
         about: the class of the cases.
         refines: for each claim that is about the rate or next-order term of a limit, by name, the name of the claim
             about this limit; the former is judged only if the latter is decided.
@@ -189,7 +189,7 @@ def statement(
         states: if ``claims`` are names, those that are the conclusion as the source states it; by default all but the
             premises. The other claims are sharper claims of the suite's own. A falsified statement reports to which of
             these parts the failed claim belongs.
-        premises: if ``claims`` are names, those of the claims that data, solutions and runs are what the conclusion
+        premises: if ``claims`` are names, those of the premises: that data, solutions and runs are what the conclusion
             assumes.
         about: the class of the cases, if the paper is about other data than keys and scores.
         varies: reasons why certain changes of data may change the verdict, see :class:`Statement`.

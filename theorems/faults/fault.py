@@ -184,7 +184,7 @@ class Faults(list[Fault]):
 
 
 def _replaced(wrong: Callable[..., Any], functions: tuple[Callable[..., Any], ...], size: float) -> Implementation:
-    """Return the reference with partial(wrong, function, sizes) in place of each function; no size 0 is passed on."""
+    """Return the reference with partial(wrong, function, sizes) for each function; ``sizes`` is empty for size 0."""
     sizes = (size,) if size else ()
     return REFERENCE.replace("", {function: partial(wrong, function, sizes) for function in functions})
 

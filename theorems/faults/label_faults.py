@@ -31,7 +31,7 @@ def _solve(features: Array) -> LabelSvm:
 
 @_label("label-svm-misses-a-constraint", "the constraint of the support with the largest dual is left out")
 def _lose_the_heaviest(right: LabelSvm, features: Array) -> LabelSvm:
-    """Return v_mm for a constraint of largest dual weakened 1024-fold, with the right slacks, support and duals."""
+    """Return v_mm with the constraint of largest dual weakened 1024-fold, but the right slacks, support and duals."""
     if len(features) == 1:
         return right
     weaker = np.array(features)

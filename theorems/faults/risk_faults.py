@@ -87,8 +87,8 @@ def _third(right: float, problem: Problem) -> float:
 def _smoothness(problem: Problem, key_power: int, steep: bool, mean: bool = True) -> float:
     """Return log (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖^power + 3 M1 ‖γ_i‖ ‖K_i‖^power), L_p for power = ``key_power`` = 2.
 
-    M0 and M1 bound the Lipschitz constant of ℓ' and |ℓ'|. The term of M1 is left out unless ``steep``, the factor 1/n
-    unless ``mean``.
+    K_i are the keys of input i, M0 is the Lipschitz constant of ℓ', and M1 is the largest |ℓ'|. The term of M1 is left
+    out unless ``steep``, the factor 1/n unless ``mean``.
     """
     k = np.linalg.norm(problem.keys, ord=2, axis=(1, 2))
     gamma = np.linalg.norm(problem.scores, axis=1)

@@ -189,7 +189,7 @@ def _without_weights(attention: Attention, size: float) -> Implementation:
 
 
 def shifted(shift: Callable[[Array, float], Array]) -> Attention:
-    """Return the attention softmax(K p + δ), δ = ``shift``(logits, size), (*b, n, T); δ is constant in its gradient."""
+    """Return attention softmax(K p + δ), δ = ``shift``(logits, size), (*b, n, T), taken as constant in its gradient."""
     return Attention(keys_to=partial(_shift, shift))
 
 

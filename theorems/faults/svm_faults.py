@@ -94,7 +94,7 @@ def _dual_off(right: MaxMargin, size: float, keys: Any) -> Solution:
 
 @_solution("svm-misses-a-constraint", "the constraint of the largest dual is left out", "lemma-11")
 def _without_a_constraint(right: MaxMargin, keys: Any) -> Solution:
-    """Return p_mm for the constraint of largest dual weakened 1024-fold, so that it hardly matters."""
+    """Return p_mm with the constraint of largest dual weakened 1024-fold, so that it hardly matters."""
     i, t = np.unravel_index(np.argmax(right.duals), right.duals.shape)
     weaker, best = np.array(keys), keys[i, right.alpha[i]]
     weaker[i, t] = best + 1024 * (keys[i, t] - best)

@@ -62,7 +62,7 @@ class AttentionAt:
 
     @cached_property
     def token(self) -> Int64[np.ndarray, "b n"]:
-        """The token of the largest logit of each input, up to rounding; to it differences of keys are taken."""
+        """The token of the largest logit of each input, up to rounding; differences of keys are relative to its key."""
         points = value_of(self.points)
         n, tokens, d = self.problem.keys.shape
         if len(points) > 1 and is_thin(n * (tokens - 1), d):
@@ -90,7 +90,7 @@ class AttentionAt:
         return np.moveaxis(pairs, 0, 1)
 
     def products(self, vectors: Numbers) -> Numbers:
-        """Return (k_t − k_token)·x, (b, n, T), for one vector x at each point; vectors: (b, d)."""
+        """Return (k_t − k_token)·x, (b, n, T), for one vector x per point, ``vectors`` of shape (b, d)."""
         finite = np.isfinite(value_of(vectors)).all() and not (
             isinstance(vectors, Bounded) and np.isinf(vectors.error).any()
         )
