@@ -52,4 +52,4 @@ DEFINITIONS: Mapping[str, Definition] = {
         ),
     )
 }
-"""The definitions by id."""
+"""The definitions by id, such as ``definition-2``."""

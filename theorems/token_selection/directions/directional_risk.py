@@ -1,9 +1,9 @@
 """Explicit bounds of the risk along a direction, from the direction's margins; all constants are logarithms.
 
 Let x be a unit vector. The risk along x is compared with L_α, the risk when every input i selects the single token α_i.
-Let a_it = (k_iα_i − k_it)·x, g_it = γ_iα_i − γ_it, and let δ_i = Σ_t s_it g_it at p = R x, split by the sign of g into
-δ_i = δ_i⁺ − δ_i⁻. On the interval of the scores of input i, |ℓ'| lies in [c_i, C_i], and the mean value theorem gives,
-whatever the sign of δ_i,
+Let a_it = (k_iα_i − k_it)·x be the margin of token t, g_it = γ_iα_i − γ_it its score gap, s_it its softmax weight at p
+= R x, and δ_i = Σ_t s_it g_it, split by the sign of g into δ_i = δ_i⁺ − δ_i⁻. On the interval of the scores of input i,
+|ℓ'| lies in [c_i, C_i], and the mean value theorem gives, whatever the sign of δ_i,
 
     c_i δ_i⁺ − C_i δ_i⁻ ≤ ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i) ≤ C_i δ_i⁺ − c_i δ_i⁻.                                      (*)
 
@@ -40,39 +40,46 @@ from theorems.rounding.sized_numbers import Sized
 
 LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)
-"""Radii at which risks are compared, in units of a lemma's radius R0: the first just beyond R0, the others far out."""
+"""The radii at which risks are compared, in units of the radius R0 from which on a lemma orders them: one just beyond
+R0, the others far beyond it.
+"""
 NEARER = (1.0, 8.0, 64.0)
-"""Radii at which inequalities that hold at every radius are tried, in units of 1/θ, θ the direction's margin."""
+"""Radii at which inequalities that hold at every radius are tried, in units of 1/θ, where θ is the direction's margin.
+"""
 
 
 def with_unit_rounding(x: Any, units: int = 2) -> Bounded:
-    """Return floats with an error of ``units`` units in the last place; numbers of a :class:`.Direction` have two."""
+    """Return floats x as bounded arrays with an error of ``units`` units in the last place.
+
+    The default of two is the error of the numbers of a :class:`.Direction`.
+    """
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, units * EPS * np.abs(np.where(finite, x, 0.0)), 0.0))
 
 
 def with_loss_rounding(x: Any) -> Bounded:
-    """Return logarithms x of a loss's constants with the error 8 eps (1 + |x|) of the formulas that compute them."""
+    """Return logarithms x of a loss's constants as bounded arrays, with the error 8 eps (1 + |x|) of their formulas."""
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, 8 * EPS * (1 + np.abs(np.where(finite, x, 0.0))), 0.0))
 
 
 def log_sum(values: Numbers) -> Numbers:
-    """Return log Σ e^{values}, −inf for an empty sum."""
+    """Return the logarithm of Σ e^{values}; −inf if there are no values."""
     return np.logaddexp.reduce(values.ravel()) if values.size else exact(-math.inf)
 
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """The costs of every token t ≠ α_i of every input i: the score gap g_it, and its products with c_i and C_i.
+    """The cost of weight on each token t ≠ α_i: the score gap g_it, and its products with the bounds c_i ≤ |ℓ'| ≤ C_i.
 
     Attributes:
         problem: keys, scores, loss.
-        alpha: the tokens α whose risk is the reference, shape (n,).
-        gaps: γ_iα_i − γ_it, shape (n, T).
+        alpha: the tokens α, one per input, with whose risk L_α other risks are compared, shape (n,).
+        gaps: the score gaps g_it = γ_iα_i − γ_it, shape (n, T).
         log_gaps: log|g_it|, −inf where g = 0, shape (n, T).
-        log_largest, log_smallest: log C_i + log|g_it| and log c_i + log|g_it|, shape (n, T).
-        log_curvature: log of the Lipschitz constant of ℓ' on the scores of an input, shape (n,).
+        log_largest, log_smallest: log C_i + log|g_it| and log c_i + log|g_it|, where C_i and c_i are the largest and
+            the smallest |ℓ'| on the scores of input i, shape (n, T).
+        log_curvature: the logarithm of the Lipschitz constant of ℓ' on the scores of each input, shape (n,).
     """
 
     problem: Problem
@@ -101,7 +108,7 @@ class Costs:
         )
 
     def excess(self, points: Numbers, under_test: Implementation, claim: str) -> Sized:
-        """Return n (L(p) − L_α) under test, (*b,) for points (*b, d); ``claim`` fails where the risk is NaN."""
+        """Return n (L(p) − L_α) under test, (*b,), at points (*b, d); if it is NaN, ``claim`` is falsified."""
         return excess_of(under_test, self.problem, points, self.alpha, claim) * self.problem.n
 
     @property
@@ -121,12 +128,12 @@ class Costs:
 
     @cached_property
     def log_low(self) -> Numbers:
-        """The logarithm of S_low, the sum over lower-scoring tokens."""
+        """The logarithm of S_low = Σ C_i g_it over tokens that score below α; C_i is the largest |ℓ'| of input i."""
         return log_sum(self.log_largest[self.lower])
 
     @cached_property
     def log_high(self) -> Numbers:
-        """The logarithm of S_high, the sum over higher-scoring tokens."""
+        """The logarithm of S_high = Σ C_i |g_it| over tokens that score above α; C_i is the largest |ℓ'| of input i."""
         return log_sum(self.log_largest[self.higher])
 
     @cached_property
@@ -137,7 +144,10 @@ class Costs:
 
     @cached_property
     def reach(self) -> float:
-        """The largest row norm B, rounded up: between directions x and x' a margin changes by at most B‖x − x'‖."""
+        """The largest norm B of a row k_iα_i − k_it, rounded up.
+
+        Margins at directions x and x' differ by at most B‖x − x'‖.
+        """
         return float(np.linalg.norm(self.rows, axis=2).max()) * (1 + (self.problem.d + 4) * EPS)
 
 
@@ -146,9 +156,11 @@ class NearestTokens:
     """The tokens of smallest margin along a direction among given tokens, such as those that score lower than α.
 
     Attributes:
-        least: their exact margin for the direction as given, not normalized; None (+∞) if there are no such tokens.
-        margin: their margin for the unit vector.
-        log_weight: log Σ c_i |g_it| over these tokens, −inf if there are none.
+        least: the exact margin of these tokens for the direction as given, not normalized; None (+∞) if there are no
+            such tokens.
+        margin: the margin of these tokens for the unit vector of the direction.
+        log_weight: log Σ c_i |g_it| over these tokens, with the smallest slope c_i and the gaps g_it of :class:`Costs`;
+            −inf if there are no such tokens.
     """
 
     least: fmpq | None
@@ -157,7 +169,7 @@ class NearestTokens:
 
     @classmethod
     def among(cls, q: Direction, costs: Costs, mask: Bool[np.ndarray, "n T"]) -> NearestTokens:
-        """Return the nearest of the tokens that are True in the mask."""
+        """Return the tokens of smallest margin along q among those that are True in the mask."""
         least = min((q.exact[i][t] for i, t in np.argwhere(mask)), default=None)
         leading = [bool(m) and x == least for x, m in zip(sum(q.exact, ()), mask.ravel(), strict=True)]
         margin = with_unit_rounding(math.inf if least is None else float_of(least, q))
@@ -165,15 +177,16 @@ class NearestTokens:
 
 
 def along(q: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
-    """Return the points R q̄, (r, d)."""
+    """Return the points R q̄ at the radii R = ``radii``, where q̄ is the unit vector of q, (r, d)."""
     return radii[:, None] * with_unit_rounding(q.unit)
 
 
 def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
-    """Return the radii at which the rounding error of a risk is below half of the risk.
+    """Return the radii R at which the rounding error of L(R x) − L_α is below half of its size, for any unit vector x.
 
-    The exponents have the error x = 4 (d + 10) eps R B, which is the relative error of the terms of the risk. The risk
-    is at least min c/C times the upper bound of the sum of the terms. So x max C/c must be at most a quarter.
+    An exponent R a_it has the error x = 4 (d + 10) eps R B, which is the relative error of each term of n (L(R x) −
+    L_α). This sum is at least min c/C times its upper bound by (*) of the module's docstring, which also defines c, C
+    and B (:attr:`Costs.reach`). So x max C/c must be at most a quarter.
     """
     unequal = costs.gaps != 0
     ranges = value_of(costs.log_largest[unequal] - costs.log_smallest[unequal])
@@ -182,7 +195,7 @@ def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.
 
 
 def crossing(log_constant: Numbers, gap: float) -> float:
-    """Return the least R ≥ 0 with e^{log_constant} e^{−R·gap} ≤ 1."""
+    """Return the least R ≥ 0 with e^{log_constant} e^{−R·gap} ≤ 1; ∞ if there is none."""
     log_constant = float(value_of(log_constant))
     if log_constant == -math.inf or gap == math.inf:
         return 0.0
@@ -190,5 +203,5 @@ def crossing(log_constant: Numbers, gap: float) -> float:
 
 
 def float_of(x: fmpq, q: Direction) -> float:
-    """Return x/‖q‖ as a float."""
+    """Return the exact number x divided by ‖q‖, as a float."""
     return to_float(x) / q.norm

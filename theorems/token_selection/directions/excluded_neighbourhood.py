@@ -1,9 +1,9 @@
 """Neighbourhoods D_δ(q) = {x : ‖x‖ = 1, ‖x − q̄‖ ≤ δ} of a direction q that Theorem 4 excludes, with their constants.
 
 A point or direction *beats* another if its risk is lower. :class:`BeatenByDirection` is for cases (A1) and (B) of the
-proof: another direction beats the whole neighbourhood at every radius beyond a computed radius R_q.
-:class:`BeatenByPoint` is for case (A2): one finite point beats the neighbourhood at all radii beyond R_q. Both
-derivations are in the docstring of :mod:`.theorem_4_locally_optimal_only`.
+proof: another direction x* beats the whole neighbourhood at every radius beyond a computed radius R_q.
+:class:`BeatenByPoint` is for case (A2): one finite point R* x* beats the neighbourhood at all radii beyond R_q. The
+function ``theorem_4`` of :mod:`.theorem_4_locally_optimal_only` derives both.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2.
 """
@@ -37,7 +37,7 @@ from theorems.token_selection.directions.local_path_points import signed_excess
 from theorems.token_selection.directions.neighbourhood_hunt import lowest_in_neighbourhood
 
 DEFAULT_MU = 0.125
-"""The width ε of the cone if the case has no array ``cone_mu``."""
+"""The width ε of the cone around q, a bound of 1 − cos, if the case has no array ``cone_mu``."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Cone:
     radius: float
 
     def within(self, delta: float) -> Cone:
-        """Return the cone narrowed so that its unit vectors x have ‖x − q̄‖ ≤ δ, by ‖x − q̄‖² = 2(1 − cos) ≤ 2μ."""
+        """Return the cone narrowed to unit vectors x with ‖x − q̄‖ ≤ ``delta``, by ‖x − q̄‖² = 2(1 − cos(x, q)) ≤ 2μ."""
         return replace(self, mu=min(self.mu, delta * delta / 2 * (1 - 2.0**-20)))
 
     def beyond(self, radius: float) -> Cone:
@@ -57,17 +57,27 @@ class Cone:
 
 
 def cone_of(case: Case, q: Direction) -> Cone:
-    """Return the cone of the arrays ``cone_mu`` and ``cone_radius``; by default ε = 1/8 and R0 = 1/(margin of q)."""
+    """Return the cone around q with width ``cone_mu`` and inner radius ``cone_radius``, which are arrays of the case.
+
+    Without these arrays the width is 1/8 and the inner radius 1/(margin of q).
+    """
     unit = 1 / q.margin if math.isfinite(q.margin) else 1.0
     mu = float(case.arrays.get("cone_mu", np.array(DEFAULT_MU)))
     return Cone(min(max(mu, 2.0**-40), 0.875), max(float(case.arrays.get("cone_radius", np.array(unit))), 1e-3 * unit))
 
 
 def narrow_cone(cone: Cone, q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> Cone:
-    """Return a cone so narrow that the branch of the theorem is certain: the path's norm grows, or it stays bounded.
+    """Return a cone so narrow that it is certain whether the norm of a path in it grows or stays bounded.
 
-    The cone lies in D_{δ'}(q) with δ' = min(θ⁻ − μ, 2θ)/(4B), in case (A2) θ/(2B), in the notation of
-    :mod:`.theorem_4_locally_optimal_only`.
+    The unit vectors of the cone lie in D_{δ'}(q) with δ' = min(θ⁻ − μ, 2θ)/(4B); in case (A2) with δ' = θ/(2B).
+    (Symbols: see :class:`Region`.)
+
+    Args:
+        cone: the cone to be narrowed.
+        q: the direction that Theorem 4 excludes.
+        costs: the costs of the tokens other than α.
+        binding: the mask of the tokens of smallest margin along q.
+        lower: True in cases (A1) and (B), in which these tokens score lower than α; False in case (A2).
     """
     return cone.within(_safe_delta(q, costs, binding, lower=lower))
 
@@ -85,18 +95,23 @@ def _safe_delta(q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *,
 class Region:
     """A neighbourhood D_δ(q) and the radius R_q beyond which the neighbourhood contains no point of a local path.
 
+    The *binding* tokens are those of smallest margin μ along q: the tokens that tie with α (μ = 0) or, without ties,
+    the directional neighbours, for which μ is q's directional margin θ. The slopes c_i, the gaps g_it and S_low, S_high
+    are those of :mod:`.directional_risk`; B is :attr:`.Costs.reach`.
+
     Attributes:
-        q, better: the direction q, and a direction x* of lower risk.
+        q, better: the direction q, and a direction x* of lower risk, which has the margin θ*.
         costs: the costs of tokens other than α.
         narrow: the cone of :func:`narrow_cone`.
         delta: the radius δ of the neighbourhood.
         radius: the radius R_q.
-        margin: μ in (A1), (B), θ in (A2): the smallest margin of q over binding tokens.
+        margin: the smallest margin of q over binding tokens: μ in (A1), (B), θ in (A2).
         near: the bound on the margin of a binding token in the neighbourhood: at most μ + Bδ in (A1), (B), at least θ −
             Bδ in (A2).
-        log_weight: log w in (A1), (B), log w* in (A2).
-        against: θ⁻ in (A1), (B): the smallest margin of q over tokens that score higher; in (A2) the smallest margin of
-            x* over tokens that score lower.
+        log_weight: in (A1), (B) the logarithm of w, the number of binding tokens times their least c_i g_it; in (A2)
+            that of w* = Σ c_i |g_it| over the tokens of smallest margin along x*, which score higher than α.
+        against: in (A1), (B) the smallest margin θ⁻ of q over tokens that score higher than α; in (A2) the smallest
+            margin of x* over tokens that score lower.
         first: the smallest radius at which the better direction is used: 0 in (A1), (B), R* in (A2).
     """
 
@@ -119,24 +134,24 @@ class Region:
 
     @property
     def nearer(self) -> Float64[np.ndarray, "r"]:
-        """The radii, multiples of 1/θ, at which inequalities that hold at every radius are tried."""
+        """The radii, multiples of 1/(margin of q), at which inequalities that hold at every radius are tried."""
         unit = 1 / self.q.margin if math.isfinite(self.q.margin) else 1 / self.costs.reach
         return np.array(NEARER) * unit
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Return the mask of the radii at which float64 can compare the risks: :meth:`noise` is below 1."""
+        """Return the mask of the radii ``norms`` at which float64 can compare risks: where :meth:`noise` is below 1."""
         return np.asarray(self.noise(norms) < 1.0)
 
     def noise(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return 8 (d + 8) eps R B, eight times the rounding error of an exponent at the radii R = ``norms``."""
+        """Return 8 (d + 8) eps R B, eight times the rounding error of an exponent R a_it, at radii R = ``norms``."""
         return 8 * (self.costs.problem.d + 8) * EPS * norms * self.costs.reach
 
     def hunt_points(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
     ) -> tuple[Numbers, Numbers]:
-        """Return points p of low risk in R·D_δ(q) at the radii R, and bounds of |margin at p − margin at R q̄|.
+        """Return points p of low risk with p/R in D_δ(q), and bounds of |margin at p − margin at R q̄|, at the radii R.
 
-        The points p have shape (r, m, d), the bounds, B‖p − R q̄‖ ≤ B R δ, shape (r, m).
+        The points p have shape (r, m, d). The bounds, the smaller of B‖p − R q̄‖ and B R δ, have shape (r, m).
         """
         costs = self.costs
         excess = signed_excess(costs.problem, costs.alpha, under_test)
@@ -150,11 +165,11 @@ class Region:
 
 
 class BeatenByDirection(Region):
-    """Cases (A1) and (B): R x* beats R x for every x ∈ D_δ(q) and R > R_q."""
+    """Cases (A1) and (B): the point R x* has a lower risk than R x for every x ∈ D_δ(q) and R > R_q."""
 
     @staticmethod
     def is_better(better: Direction, q: Direction, costs: Costs) -> bool:
-        """Decide exactly whether x* = ``better`` selects only α, with a larger margin than q's binding tokens."""
+        """Decide exactly whether ``better`` selects only α, with a larger margin than q has for its binding tokens."""
         if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
             return False
         return not q.unique or unit_difference(better.least, better, q.least, q) > 0
@@ -183,14 +198,17 @@ class BeatenByDirection(Region):
         )
 
     def norm_at_least(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return the lower bound (Rθ* − log(2T S_low/w))/(μ + Bδ') of the norm ‖p̄(R)‖ of a path in the narrow cone."""
+        """Return the lower bound (Rθ* − log(2T S_low/w))/(μ + Bδ') of ‖p̄(R)‖ for a path in the narrow cone.
+
+        The radii R are ``norms``. The other symbols are those of :class:`Region`; δ' bounds ‖x − q̄‖ in the narrow cone.
+        """
         wide = math.sqrt(2 * self.narrow.mu)
         slope = self.near + self.costs.reach * max(wide - self.delta, 0.0)
         return (norms * self.better.margin - self._constant) / slope
 
     @property
     def _constant(self) -> float:
-        """The constant log(2T S_low/w) of the bounds."""
+        """The constant log(2T S_low/w) of the bounds, with the symbols of :class:`Region`."""
         return float(value_of(LOG2 + self.costs.log_T + self.costs.log_low - self.log_weight))
 
     def log_lead(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
@@ -198,16 +216,16 @@ class BeatenByDirection(Region):
         return norms * (self.better.margin - self.near) - self._constant
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Return the mask of the radii that are at most R_q, or at which float64 can compare the risks."""
+        """Return the mask of the radii ``norms`` that are at most R_q, or at which float64 can compare the risks."""
         return np.asarray((norms <= self.radius) | (self.noise(norms) < self.log_lead(norms)))
 
 
 class BeatenByPoint(Region):
-    """Case (A2): L(R* x*) < L_α, and no x ∈ D_δ(q), R > R_q has L(Rx) ≤ L(R* x*)."""
+    """Case (A2): L(R* x*) < L_α, and L(Rx) > L(R* x*) for all x ∈ D_δ(q) and R > R_q."""
 
     @staticmethod
     def is_better(better: Direction, q: Direction, costs: Costs) -> bool:
-        """Decide exactly whether x* = ``better`` selects only α, with its smallest margin at a higher-scoring token."""
+        """Decide exactly whether ``better`` selects only α, and its tokens of smallest margin score higher than α."""
         if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
             return False
         high, low = (NearestTokens.among(better, costs, mask).least for mask in (costs.higher, costs.lower))

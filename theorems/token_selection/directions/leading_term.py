@@ -1,4 +1,4 @@
-"""The first-order term of the risk along a direction, with an explicit remainder: the sharp form of Lemmas 8 and 9.
+"""The first-order term of the risk along a direction, with an explicit remainder, for the limits in Lemmas 8 and 9.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemmas 8 and 9, equation (63).
 """
@@ -25,10 +25,13 @@ LEADING = "at some radius the remainder and the rounding error are each below ha
 
 @dataclass(frozen=True, eq=False)
 class LeadingTerm:
-    """The first-order term D of n (L(R x) − L_α) e^{Rθ} = D + r, θ the margin of x, and a bound on the remainder |r|.
+    """The first-order term D of n (L(R x) − L_α) e^{Rθ} = D + r for a direction x of margin θ, and a bound on |r|.
 
-    D = Σ |ℓ'(γ_iα_i)| g_it, with score gaps g_it = γ_iα_i − γ_it, over the directional neighbours of x. D and r are in
-    units of e^{log_unit}.
+    Attributes:
+        term: D = Σ |ℓ'(γ_iα_i)| g_it over the directional neighbours of x, with the score gaps g_it = γ_iα_i − γ_it, in
+            units of e^{log_unit}.
+        remainder: bounds on |r| at the radii R, in the same unit, (r,).
+        log_unit: the logarithm of the largest |ℓ'(γ_iα_i)| |g_it| over these neighbours.
     """
 
     term: Numbers
@@ -37,11 +40,12 @@ class LeadingTerm:
 
 
 def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, "r"]) -> LeadingTerm:
-    """Return the first-order term for the directional neighbours of x; the remainder has shape (r,).
+    """Return the first-order term of the risk along a direction x, and bounds of its remainder at the radii R.
 
-    The remainder has three parts: other tokens contribute at most Σ |ℓ'| |g| e^{−R(a−θ)}; a neighbour's weight is
-    e^{−Rθ}/Z with 1 ≤ Z ≤ 1 + (T−1)e^{−Rθ}; and ℓ(u−δ) − ℓ(u) differs from |ℓ'(u)| δ by at most M0 δ²/2, M0 the
-    Lipschitz constant of ℓ', where |δ| ≤ Σ_t |g| e^{−Ra}.
+    Let a be the margins, θ the smallest of them and g the score gaps of tokens (:mod:`.directional_risk`). The
+    remainder has three parts: tokens that are no neighbours contribute at most Σ |ℓ'| |g| e^{−R(a−θ)}; a neighbour's
+    weight is e^{−Rθ}/Z with a normaliser 1 ≤ Z ≤ 1 + (T−1)e^{−Rθ}; and ℓ(u−δ) − ℓ(u) differs from |ℓ'(u)| δ by at most
+    M0 δ²/2, M0 the Lipschitz constant of ℓ', where u = γ_iα_i, δ = Σ_t s_it g_it and |δ| ≤ Σ_t |g| e^{−Ra}.
     """
     problem, near, least = costs.problem, direction.neighbours, direction.least
     assert least is not None, "there are neighbours"
@@ -54,7 +58,7 @@ def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, 
     log_vanishing = -radii * with_unit_rounding(direction.margin)
     others = np.sum(np.exp((log_terms - log_unit - decays)[:, ~near]), axis=1)
     sizes = np.sum(np.exp(costs.log_gaps - decays), axis=2)
-    # M0 may be close to the largest float, so it is multiplied by the small factor e^{−Rθ} before the sizes.
+    # The Lipschitz constant M0 of ℓ' may be close to the largest float, so the small factor e^{−Rθ} comes first.
     bends = np.exp(costs.log_curvature - log_unit + log_vanishing[:, None]) * sizes * sizes / 2
     remainder = others + np.sum(terms) * (problem.T - 1) * np.exp(log_vanishing) + np.sum(bends, axis=1)
     return LeadingTerm(np.sum(np.sign(costs.gaps[near]) * terms), remainder, log_unit)
@@ -65,12 +69,14 @@ def sharp_claim(
 ) -> Iterator[Claim]:
     """Claim D − r ≤ n (L(R x) − L_α) e^{Rθ} ≤ D + r at the radii where r < |D|/2, if there are such radii.
 
+    D is the first-order term and r the bound of its remainder, see :class:`LeadingTerm`.
+
     Args:
         name: the name of the claim.
-        direction: the direction x.
+        direction: the direction x, with the margin θ.
         costs: the costs of the tokens other than α.
-        radii: R, (r,).
-        excess: n (L(R x) − L_α), (r,).
+        radii: the radii R, (r,).
+        excess: n (L(R x) − L_α) with the risk under test, (r,).
     """
     lead = leading_term(direction, costs, radii)
     D, r = lead.term, lead.remainder

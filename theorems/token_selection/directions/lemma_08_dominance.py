@@ -67,7 +67,7 @@ HIGHER_WINS = (
     sharper("gain-along-narrower", when=IN_B),
     sharper("gain-along-wider", when=IN_B),
 )
-"""The claims at radii beyond R0: LOWER_WINS in case (a), HIGHER_WINS in case (b)."""
+"""The claims made at radii beyond R0 in case (b); LOWER_WINS are those in case (a)."""
 LEADING_OF_FIRST = sharper("leading-term-of-first", when=LEADING)
 LEADING_OF_SECOND = sharper("leading-term-of-second", when=LEADING)
 
@@ -103,9 +103,9 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (a) If both are neighbour-optimal, L(R q2) < L(R q1) for all R > R0.
     (b) If q1 has one directional neighbour and it scores *strictly higher*, L(R q1) < L(R q2) for all R > R0.
 
-    **Effective.** Notation and the two-sided bound (*) are those of :mod:`.directional_risk`. Let θ⁺ be the smallest
-    margin of q1 over lower-scoring tokens, θ⁻ that over higher-scoring tokens, and w = Σ c_i |g_it| over the tokens
-    that attain θ1.
+    **Effective.** Notation (α, a, g, c_i, S_low, S_high) and the bound (*) are those of :mod:`.directional_risk`. Let
+    θ⁺ be the smallest margin of q1 over lower-scoring tokens, θ⁻ that over higher-scoring tokens, and w = Σ c_i |g_it|
+    over the tokens that attain θ1.
 
     (a) θ⁺ = θ1 < θ⁻. By (*) and a ≥ 0,
             n (L(Rq1) − L_α) ≥ w e^{−Rθ1}/T − S_high e^{−Rθ⁻},    n (L(Rq2) − L_α) ≤ S_low e^{−Rθ2}.

@@ -1,6 +1,7 @@
 """Lemma 9: if a direction's neighbours all score higher than its tokens, the risk falls below its limit far out.
 
-Main result: an explicit radius beyond which L(Rq) < L_α, with the size of the gain L_α − L(Rq) and its leading term.
+Main result: an explicit radius R0 such that L(Rq) < L_α for R > R0, with upper and lower bounds of the gain L_α − L(Rq)
+and its first-order term. L_α is the risk of selecting the tokens α of q, the limit of L(Rq) as R → ∞.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, Lemma 9.
 """
@@ -62,8 +63,8 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Then L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0.
 
-    **Effective.** With w = Σ c_i |g_it| over the neighbours and θ⁺ > θ the smallest margin over *lower*-scoring tokens,
-    (*) of :mod:`.directional_risk` gives
+    **Effective.** With w = Σ c_i |g_it| over the neighbours, θ the margin of q and θ⁺ > θ its smallest margin over
+    *lower*-scoring tokens, (*) of :mod:`.directional_risk`, which defines c, g, S_low and S_high, gives
 
         −S_high e^{−Rθ} ≤ n (L(Rq) − L_α) ≤ −w e^{−Rθ}/T + S_low e^{−Rθ⁺} ≤ −w e^{−Rθ}/(2T)
 

@@ -57,10 +57,10 @@ def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     The rows k_iα_i − k_it of these neighbours are linearly independent. Likewise at most d − 1 tokens tie with a
     selected token, and their rows are linearly independent.
 
-    *Derivation.* Let M hold the rows of the neighbours, for any choice α of selected tokens: M q = θ‖q‖ 1 with θ >
-    0. With more than d rows, the all-ones vector M q/(θ‖q‖) would be in the range, which general position excludes;
-    up to d rows have full rank. Rows of ties have M q = 0 with q ≠ 0: rank below d, so d of them would not have full
-    rank.
+    *Derivation.* Let M hold the rows of the neighbours, for any choice α of selected tokens: M q = θ‖q‖ 1 with the
+    directional margin θ > 0. With more than d rows, the all-ones vector M q/(θ‖q‖) would be in the range, which general
+    position excludes; up to d rows have full rank. If M holds the rows of ties instead, M q = 0 with q ≠ 0: the rank is
+    below d, so d such rows would not have full rank.
 
     Everything is decided over the rationals. The claim ``definition-3`` checks the reported neighbours against the
     keys: each reported neighbour has the smallest positive margin, and no other token has this margin.

@@ -33,15 +33,19 @@ PATH_SEEDS = tolerance(
 class LocalPathUnderTest:
     """The path R ↦ argmin L over C_{ε,R0}(q) ∩ {‖p‖ ≤ R} at r radii, as the implementation under test returned it.
 
+    C_{ε,R0}(q) is the cone of the points p with 1 − cos(p, q) ≤ ε and ‖p‖ ≥ R0.
+
     Attributes:
-        problem, alpha, under_test: the problem, the tokens α of L_α, and the implementation that computed the path.
-        axis: the axis q̄ of the cone.
+        problem: keys, scores, loss.
+        alpha: the tokens α of the reference risk L_α, (n,).
+        under_test: the implementation that computed the path.
+        axis: the axis q̄ of the cone, a unit vector, (d,).
         mu, radius: the width ε and the inner radius R0 of the cone.
         norms: the requested radii R, (r,).
-        seeds: points from which the search starts, (s, d).
+        seeds: the points from which the search for the path starts, (s, d).
         path: the path that was returned.
-        noise: the rounding error of the log excess at each radius, (r,).
-        in_cone: the name of the claim that the path lies in the cone, between R0 and R.
+        noise: a bound of the rounding error of log |L − L_α| at each radius, (r,).
+        in_cone: the name of the claim that the path lies in the cone, with norms between R0 and R.
         lowest: the name of the claim that the risk on the path is no higher than at the seeds.
     """
 
@@ -76,8 +80,8 @@ class LocalPathUnderTest:
     ) -> LocalPathUnderTest:
         """Compute the path at the increasing radii ``norms``, from the points ``seeds``, in a cone around ``axis``.
 
-        The cone consists of the points p with ‖p‖ ≥ ``radius`` and 1 − cos(p, ``axis``) ≤ ``mu``; ``reach`` is B = max
-        ‖k_iα_i − k_it‖.
+        The cone consists of the points p with ‖p‖ ≥ ``radius`` and 1 − cos(p, ``axis``) ≤ ``mu``. ``reach`` is the
+        largest ‖k_iα_i − k_it‖, ``seed`` the seed of the search; ``in_cone`` and ``lowest`` are names of claims.
 
         Raises:
             Refuted: the returned path does not have one finite point at each radius.
@@ -108,8 +112,8 @@ class LocalPathUnderTest:
     def premises(self) -> Iterator[Claim]:
         """Yield the claims that the path lies in the cone and has no higher risk than its seeds.
 
-        The branch of the second claim reports at which radii the optimiser found points of lower risk than the seeds.
-        The second claim is left out where the cone contains no seed.
+        The branch of the claim about seeds reports at which radii the optimiser found points of lower risk than the
+        seeds. This claim is left out where the cone contains no seed.
         """
         yield self._lies_in_the_cone()
         sizes = norm(self.seeds, axis=1)
@@ -141,7 +145,7 @@ class LocalPathUnderTest:
 
     @cached_property
     def grows(self) -> bool:
-        """Return whether the norm at the last point of the path is more than half of the radius R there."""
+        """Return whether the last point of the path, at the largest radius R, has a norm above R/2."""
         return bool(self.path.sizes[-1] > 0.5 * self.norms[-1])
 
 

@@ -23,15 +23,17 @@ def lowest_in_neighbourhood(
     hints: Float64[np.ndarray, "h d"],
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "r m d"]:
-    """Search R·D_δ(q) at each radius R for points of lowest risk; return all points that were tried, R q̄ first.
+    """Search for the points R x, x ∈ D_δ(q), of lowest risk at each radius R; return all points tried, R q̄ first.
 
     Args:
-        excess: the function from points to sign and logarithm of L − L_α.
-        axis: the unit vector q̄.
-        delta: radius of the neighbourhood.
+        excess: the function that maps points, (r, m, d), to sign and logarithm of L − L_α, where L_α is the reference
+            risk.
+        axis: the unit vector q̄, (d,).
+        delta: the radius δ of the neighbourhood.
         radii: the radii R, (r,).
-        hints: vectors whose tangential parts are tried, with either sign: rows of tokens, p_mm, better directions.
-        rng: the generator of the random tangents.
+        hints: vectors whose parts orthogonal to q̄ are tried, with either sign: key differences, better directions, (h,
+            d).
+        rng: the generator of the random directions.
     """
     d, r = axis.size, radii.size
     if d == 1:

@@ -79,11 +79,13 @@ NORM_BOUNDED = sharper(
 )
 
 PATH_RADII = (1e1, 1e2, 1e3, 1e4)
-"""Radii of the path in margin units, 1/θ*, where θ* is the margin of the better direction x*."""
+"""The radii of the path in units of 1/θ*, where θ* is the margin of the better direction x*."""
 BEYOND = (2.0,)
-"""Additional radii of the path, in units of R_q, beyond which no point of the path is in the neighbourhood of q."""
+"""The additional radii of the path, in units of the larger of R_q and the cone's inner radius. From R_q on, no point of
+the path has a direction in the neighbourhood of q.
+"""
 FARTHEST = 1e9
-"""The largest radius, in margin units."""
+"""The largest radius of the path, in units of 1/θ*, where θ* is the margin of the better direction x*."""
 
 ASSUMPTIONS = (
     "well-behaved-loss",
@@ -141,11 +143,11 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     over C_{ε,R0}(q) ∩ {‖p‖ ≤ R} has bounded norm, or p̄(R)/‖p̄(R)‖ does not tend to q; either way p̄(R)/R does not tend
     to q.
 
-    Notation: α_i is the selected token (the best of them where several tie); D_δ(q) = {x : ‖x‖ = 1, ‖x − q‖ ≤ δ};
-    B = max ‖k_iα_i − k_it‖, so that margins on D_δ(q) differ from those of q by at most Bδ; S_low, S_high, c_i and
-    (*) as in :mod:`.directional_risk`; θ⁻ is the smallest margin of q over tokens that score above α_i. The
-    *binding* tokens are those of smallest margin μ: the ties (μ = 0), or without ties the directional neighbours (μ
-    = θ).
+    Notation: α_i is the selected token (the best of them where several tie); θ is the directional margin of q, a_it the
+    margins along x; M⁺ is the pseudo-inverse of M, and 1 the all-ones vector; D_δ(q) = {x : ‖x‖ = 1, ‖x − q‖ ≤ δ}; B =
+    max ‖k_iα_i − k_it‖, so that margins on D_δ(q) differ from those of q by at most Bδ; S_low, S_high, c_i and (*) as
+    in :mod:`.directional_risk`; θ⁻ is the smallest margin of q over tokens that score above α_i. The *binding* tokens
+    are those of smallest margin μ: the ties (μ = 0), or without ties the directional neighbours (μ = θ).
 
     **(A1) neighbour-optimal, (B) ties.** All binding tokens score lower, so θ⁻ > μ. Let x* select α with margin θ* > μ:
     in (A1) x* is q tilted towards p_mm(α), which exists because q separates α, and the margin of x* is larger because q
@@ -171,10 +173,11 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cone the norm grows, so it is the direction that stays δ away from q.
 
     **(A2) not neighbour-optimal.** With M the rows of the neighbours and N⁺ the higher-scoring of them, q + τ
-    M⁺(−1_{N⁺}) has only N⁺ as its nearest tokens (:mod:`reference_attention.better_directions`); Lemma 9 gives a
-    finite R* with L(R* x*) ≤ L_α − E, E = w* e^{−R*θ*}/(2Tn). For δ = θ/(2B) and x ∈ D_δ(q), n (L(Rx) − L_α) ≥ −S_high
-    e^{−R(θ−Bδ)}, which exceeds −nE for R > R_q = (log(2T S_high/w*) + R*θ*)/(θ − Bδ). So p̄(R), R ≥ R*, has norm at
-    most R_q or is δ away from q; if the cone lies in D_δ(q) the norm stays bounded by R_q.
+    M⁺(−1_{N⁺}) has only N⁺ as its tokens of smallest margin θ* (:mod:`reference_attention.better_directions`). Write x*
+    for this direction, normalized, and w* for Σ c_i |g_it| over N⁺; Lemma 9 gives a finite R* with L(R* x*) ≤ L_α − E,
+    E = w* e^{−R*θ*}/(2Tn). For δ = θ/(2B) and x ∈ D_δ(q), n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}, which exceeds −nE for
+    R > R_q = (log(2T S_high/w*) + R*θ*)/(θ − Bδ). So p̄(R), R ≥ R*, has norm at most R_q or is δ away from q; if the
+    cone lies in D_δ(q) the norm stays bounded by R_q.
 
     **In float64.** The bounds on L(Rx) and L(Rx*) hold at every radius, without the factor 2: (A1), (B) as displayed,
     in (A2) n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T with θ⁺ the least margin of x* over lower-scoring tokens.
@@ -220,7 +223,7 @@ def better_direction(
 ) -> tuple[Direction | None, str]:
     """Return x*, in the cone of width ``mu`` around q, and the case of the proof that constructs x*.
 
-    p_mm is computed for the rounded keys, ``problem.keys``, for which margins are compared: for unrounded keys p_mm
+    p_mm is computed for the rounded keys, ``problem.keys``, with which margins are compared: the p_mm of unrounded keys
     would solve another problem, and could have a smaller margin than q.
     """
     keys, alpha = costs.problem.keys, costs.alpha
@@ -235,9 +238,10 @@ def better_direction(
 def beaten_by_direction_claims(
     region: BeatenByDirection, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the claims of (A1) and (B): L(Rx*) < L(Rx) for all x in the neighbourhood, and the bounds of both risks.
+    """Yield the claims of cases (A1) and (B), in which the direction x* has a lower risk than the neighbourhood of q.
 
-    The bounds are claimed also at radii below R_q.
+    They are L(Rx*) < L(Rx) for all x in the neighbourhood and R > R_q, and the bounds of both risks, which are claimed
+    also at radii below R_q.
     """
     costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond = region.nearer, region.beyond
@@ -265,9 +269,10 @@ def beaten_by_direction_claims(
 def beaten_by_point_claims(
     region: BeatenByPoint, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the claims of (A2): L(R* x*) < L_α, and L(Rx) > L(R* x*) for all x in the neighbourhood and R > R_q.
+    """Yield the claims of case (A2), in which the point R* x* has a lower risk than the neighbourhood of q.
 
-    The bounds of both risks are claimed also at radii below R_q.
+    They are L(R* x*) < L_α, L(Rx) > L(R* x*) for all x in the neighbourhood and R > R_q, and the bounds of both risks,
+    which are claimed also at radii below R_q.
     """
     costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond, theta = region.nearer, region.beyond, with_unit_rounding(region.better.margin)
@@ -296,7 +301,11 @@ def beaten_by_point_claims(
 
 
 def on_the_path(region: Region, followed: LocalPathUnderTest, leaves: str) -> Iterator[Claim]:
-    """Yield the claim that each point of the path is δ away from q or of norm at most R_q, and the path's premises."""
+    """Yield the path's premises, and the claim that each point is at least δ away from q or has a norm of at most R_q.
+
+    The distance from q is that of the point's direction; δ and R_q are :attr:`.Region.delta` and
+    :attr:`.Region.radius`.
+    """
     path = followed.path
     size = norm(exact(path.points), axis=1)
     distance = norm(path.points / size[:, None] - with_unit_rounding(region.q.unit), axis=1)
@@ -312,7 +321,7 @@ def on_the_path(region: Region, followed: LocalPathUnderTest, leaves: str) -> It
 
 
 def in_the_narrow_cone(region: Region, followed: LocalPathUnderTest) -> Claim:
-    """Claim the branch that is certain in the narrow cone: the norm grows in (A1), (B), and is bounded in (A2)."""
+    """Claim what is certain in the narrow cone: the norm grows with R in cases (A1) and (B), and is bounded in (A2)."""
     path = followed.path
     if isinstance(region, BeatenByDirection):
         # ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ').
@@ -327,7 +336,10 @@ def in_the_narrow_cone(region: Region, followed: LocalPathUnderTest) -> Claim:
 def local_path(
     region: Region, cone: Cone, under_test: Implementation, seed: int, in_cone: str, lowest: str
 ) -> LocalPathUnderTest | None:
-    """Return the local path in the cone, with R x* as seeds; None if float64 can compare the risks at no radius."""
+    """Return the local path in the cone; None if float64 can compare the risks at no radius.
+
+    The search for the path starts from multiples of the better direction x*.
+    """
     costs, unit = region.costs, 1 / region.better.margin
     margin_radii = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
     radii = [*(unit * x for x in margin_radii), *(max(region.radius, cone.radius) * x for x in BEYOND)]

@@ -17,18 +17,18 @@ from theorems.figures.directions import optima, optima_numbers, paths
 from theorems.figures.figure import Figure, Numbers, Settings
 
 CIRCLE = tuple((math.cos(a), math.sin(a)) for a in np.deg2rad(np.arange(15, 375, 45)).tolist())
-"""Starts of Figure 1(c): eight on the unit circle, because the paper shows several and gives no coordinates."""
+"""The starts of Figure 1(c): eight on the unit circle, because the paper shows several and gives no coordinates."""
 VIEWS = {
     "figure-1a": (-5.0, 3.5, -2.0, 9.0),
     "figure-1b": (-2.2, 6.5, -2.2, 6.0),
     "figure-1c": (-2.0, 6.8, -1.8, 2.8),
 }
-"""The left, right, bottom and top limits of the drawn area, by figure."""
+"""The left, right, bottom and top limits of the drawn area, by the name of the figure's data."""
 COLORS = {"GMM": style.BLUE, "LMM": style.RED}
 
 
 def numbers(name: str, settings: Settings) -> Numbers:
-    """Return tokens, scores, the max-margin directions, and the path of gradient descent from each start."""
+    """Return tokens, scores and max-margin directions of named data, and the path of descent from each start."""
     case = dataset_named(name)
     problem = case.problem
     starts = np.array(CIRCLE) if problem.n > 1 else np.array(case.arrays["start_prompts"])
@@ -61,7 +61,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 def _single(axes: Any, numbers: Numbers) -> None:
-    """Draw the tokens of one input, marked as GMM, LMM or other tokens."""
+    """Draw the tokens of one input; markers show which tokens the GMM and LMM directions select."""
     keys, scores = numbers["keys"][0], numbers["scores"][0]
     best = {optimum["tokens"][0]: optimum["kind"] for optimum in numbers["optima"]}
     one_sided = len(best) == 1
@@ -87,7 +87,7 @@ def _single(axes: Any, numbers: Numbers) -> None:
 
 
 def _several(axes: Any, numbers: Numbers) -> None:
-    """Draw the tokens of several inputs, the optimal ones in blue, and the separating hyperplanes."""
+    """Draw the tokens of several inputs, the optimal ones in blue, and a hyperplane between optimal and others."""
     markers = ("o", "^", "D")
     for i, (keys, best) in enumerate(zip(numbers["keys"], numbers["optimal"], strict=True)):
         for t, key in enumerate(keys):

@@ -1,7 +1,8 @@
 """Figure 2: the cone around an LMM direction which gradient descent does not leave, with proven constants.
 
-The paper's figure is a sketch. Here the cone has the μ and R that :mod:`.invariant_cone` proves for Theorem 3 on the
-data of Figure 8, and the gradient flow begins in the smaller cone of starts for which the theorem is proven.
+The paper's figure is a sketch. Here the cone has the opening μ and the radius R that
+:mod:`theorems.token_selection.local_paths.invariant_cone` proves for Theorem 3 on the data of Figure 8, and the
+gradient flow begins in the smaller cone of starts for which the theorem is proven.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 2, Theorem 3.
 """
@@ -25,13 +26,15 @@ from theorems.token_selection.local_paths.invariant_cone import invariant_cone
 from theorems.token_selection.local_paths.local_constants import local_constants
 
 SIDES = (-0.95, -0.4, 0.4, 0.95)
-"""The angles of the starts, in units of the opening of the cone of starts."""
+"""The angles between the starts and the axis, in units of the half-angle of the cone of starts."""
 REACH = 4.0
-"""The norm up to which the flow is drawn, in units of R; directions are compared at a thousand times this norm."""
+"""The norm up to which the flow is drawn, in units of the cone's radius R; directions are compared at a thousand times
+this norm.
+"""
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return μ, R, the max-margin directions and the flow from each start."""
+    """Return the cone's opening μ and radius R, the max-margin directions and the flow from each start."""
     problem = dataset_named("figure-8").problem
     svms = optima(problem, settings.under_test)
     local = next(svm for kind, svm in svms if kind == "LMM")
@@ -75,7 +78,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Shade the cone, and beyond the norm R the cone of starts; angles are not distorted."""
+    """Shade the cone, and in it the part of the cone of starts with ‖p‖ ≥ R; angles are not distorted."""
     axes = figure.add_subplot()
     q, R = np.array(numbers["direction"]), numbers["radius"]
     far = REACH * R
@@ -103,7 +106,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 def _sector(axes: Any, q: np.ndarray, low: float, high: float, opening: float, color: str, alpha: float) -> None:
-    """Fill the sector of half-angle ``opening`` around q between two radii."""
+    """Fill the sector of half-angle ``opening`` around q between the radii ``low`` and ``high``."""
     middle = math.atan2(q[1], q[0])
     angles = np.linspace(middle - opening, middle + opening, 41)
     rim = np.stack([np.cos(angles), np.sin(angles)], axis=1)

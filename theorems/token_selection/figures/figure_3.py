@@ -1,4 +1,4 @@
-"""Figures 3(a), 3(b), 3(c): joint descent on head v and prompt p, and the limits of both.
+"""Figures 3(a), 3(b), 3(c): joint descent on head v and prompt p, and the limits of v and p.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 3, Section 3.
 """
@@ -28,7 +28,7 @@ SHOWN = 200
 
 
 def run_of(case: Case, settings: Settings, steps: int) -> JointTrajectory:
-    """Run normalized joint descent from the figure's start."""
+    """Run normalized joint descent from the start that the case of the figure contains."""
     data = case.dataset
     assert data is not None
     under_test = settings.under_test
@@ -46,7 +46,7 @@ def run_of(case: Case, settings: Settings, steps: int) -> JointTrajectory:
 
 
 def numbers(name: str, settings: Settings) -> Numbers:
-    """Return tokens, v_mm, p_mm, p_relax and the two paths with 1 − cos to each direction at the end."""
+    """Return tokens, v_mm, p_mm, p_relax, the paths of head and prompt, and 1 − cos to each direction at the end."""
     case = dataset_named(name)
     data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
@@ -118,7 +118,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 def probabilities(settings: Settings) -> Numbers:
-    """Return the mean softmax weight of optimal tokens and the mean logistic probability of labels per iteration."""
+    """Return the mean softmax weight of optimal tokens, and the mean probability of labels, at each iteration."""
     case = dataset_named("figure-3a")
     data = case.dataset
     assert data is not None
@@ -134,7 +134,7 @@ def probabilities(settings: Settings) -> Numbers:
 
 
 def draw_probabilities(figure: Any, numbers: Numbers) -> None:
-    """Draw both probabilities over the iterations."""
+    """Draw the softmax weight of optimal tokens and the logistic probability of labels over the iterations."""
     axes = figure.add_subplot()
     for key, color, text in (
         ("softmax", style.RED, r"softmax weight of the optimal tokens, $\frac{1}{n}\sum_i s_{i\alpha_i}$"),

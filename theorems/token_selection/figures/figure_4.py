@@ -24,7 +24,7 @@ COLORS = {"gd": style.BLUE, "normalized": style.RED}
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return the mean over inputs of the largest softmax weight, and ‖p‖, at every iteration from p(0) = 0."""
+    """Return the mean largest softmax weight of an input, and ‖p‖, at every iteration from p(0) = 0, by rule."""
     problem = dataset_named("figure-4").problem
     result: Numbers = {"data": "figure-4", "softmax": {}, "norm": {}}
     for key, (_, step, normalized) in RULES.items():
@@ -45,7 +45,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def _curves(axes: Any, curves: dict[str, list[float]], places: dict[str, tuple[float, float]]) -> None:
-    """Draw a labelled curve over the iterations for each rule (gradient descent, normalized gradient descent)."""
+    """Draw a curve over the iterations for each rule (gradient descent, normalized), with a label at its place."""
     for key, values in curves.items():
         axes.plot(values, color=COLORS[key])
         style.name(axes, *places[key], RULES[key][0], COLORS[key])
@@ -54,7 +54,7 @@ def _curves(axes: Any, curves: dict[str, list[float]], places: dict[str, tuple[f
 
 
 def draw_softmax(figure: Any, numbers: Numbers) -> None:
-    """Draw the softmax weight under both rules."""
+    """Draw the mean softmax weight of the selected tokens under both rules, gradient descent and normalized."""
     axes = figure.add_subplot()
     curves = numbers["softmax"]
     _curves(axes, curves, {"gd": (420.0, curves["gd"][420] - 0.11), "normalized": (230.0, 1.025)})
@@ -64,7 +64,7 @@ def draw_softmax(figure: Any, numbers: Numbers) -> None:
 
 
 def draw_norm(figure: Any, numbers: Numbers) -> None:
-    """Draw the norm under both rules on a logarithmic axis: linear in t if steps are normalized, else like log t."""
+    """Draw ‖p‖ under both rules on a logarithmic axis: linear in t for normalized steps, otherwise like log t."""
     axes = figure.add_subplot()
     _curves(axes, numbers["norm"], {"gd": (420.0, 2.6), "normalized": (90.0, 95.0)})
     axes.set_yscale("log")

@@ -2,7 +2,8 @@
 
 At finite norms the correlation loss favours the input of higher score, and the logistic loss the input of lower score;
 both losses have the limit p̄_mm = (1, 0). The paths keep an offset from the ray of p̄_mm: their second coordinate tends
-to ½ log(c_1/c_2) with c_i = |ℓ'(γ_i)| γ_i (the sharp form of Theorem 1).
+to ½ log(c_1/c_2) with c_i = |ℓ'(γ_i)| γ_i for the scores γ_1 = C and γ_2 = 1 of the optimal tokens (the limit of the
+offset that ``theorem-1`` claims).
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 5, Section 5.
 """
@@ -24,11 +25,11 @@ FAR = 1e4
 """The norm to which a flow is followed."""
 RECORD = np.geomspace(0.05, FAR, 90)
 LABELLED = {"correlation": (2, 3, 4, 10, 100), "logistic": (4, 5, 6, 7, 8, 10, 100)}
-"""The values of C whose lines are labelled, by loss."""
+"""The values of the score C whose lines are labelled, by loss."""
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return norm and angle to p̄_mm along the flow from 0, and the predicted offset, by loss and score C."""
+    """Return norm and angle to p̄_mm along the flow from 0, and the predicted offset from its ray, by loss and C."""
     result: Numbers = {"limit": [1.0, 0.0], "norm": FAR}
     for loss in ("correlation", "logistic"):
         result[loss] = [_flow(figure_5(c, loss).problem, c, settings) for c in FIGURE_5_SCORES]
@@ -36,7 +37,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def _flow(problem: Problem, c: int, settings: Settings) -> Numbers:
-    """Return norm, angle and offset along the flow for one loss and one score C."""
+    """Return norm, angle to p̄_mm and offset from its ray along the flow for one loss and one score C."""
     flow = gradient_flow(problem, np.zeros(2), norm=FAR, record=RECORD, gradient=settings.under_test[scaled_gradient])
     x, y = flow.points.T
     slopes = problem.loss.log_slope(problem.scores[:, 0]) + np.log(problem.scores[:, 0])
@@ -53,7 +54,7 @@ def _flow(problem: Problem, c: int, settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw the angle over the norm, a panel per loss and a line per C."""
+    """Draw the angle between p and p̄_mm over ‖p‖, a panel per loss and a line per score C."""
     panels = figure.subplots(1, 2, sharey=True)
     ramp = ("#9ecae1", "#08306b")
     for axes, loss in zip(panels, ("correlation", "logistic"), strict=True):

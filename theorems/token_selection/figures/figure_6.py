@@ -18,7 +18,7 @@ from theorems.figures.figure import Figure, Numbers, Settings
 from theorems.figures.images import cifar_10, digits
 
 STAGES = (0.0, 1 / 12, 1 / 6, 1 / 3, 2 / 3, 1.0)
-"""The shares of the epochs after which attention maps are drawn."""
+"""The shares of all epochs after which attention maps are drawn."""
 WORDING = (
     "“The theory suggests that the increase in sparsity is associated with the growth of attention weights – which"
     " converge directionally.”"
@@ -27,7 +27,7 @@ WORDING = (
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return sparsity, ‖W‖_F, loss and accuracy epoch by epoch, and the maps of some images at some epochs."""
+    """Return sparsity, ‖W‖_F, loss and accuracy by epoch, and the attention maps of some images after some epochs."""
     from theorems.token_selection.figures.vision_transformer import BLOCKS, HEADS, WIDTH, images_to_show, train
 
     images = digits() if settings.cifar10 is None else cifar_10(settings.cifar10)
@@ -55,7 +55,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def steps(settings: Settings) -> int:
-    """Return the number of epochs."""
+    """Return the number of epochs, which is the number of steps of this computation."""
     return settings.epochs
 
 
@@ -78,7 +78,7 @@ def draw_maps(figure: Any, numbers: Numbers) -> None:
 
 
 def draw_growth(figure: Any, numbers: Numbers) -> None:
-    """Draw sparsity in the upper panel and the norm of the key-query weights in the lower one, over the epochs."""
+    """Draw the maps' sparsity in the upper panel, and ‖W‖_F of the key-query weights in the lower panel, by epoch."""
     above, below = figure.subplots(2, 1, sharex=True)
     epochs = float(len(numbers["norm"]) - 1)
     for key, color, text, vertical_offset in (

@@ -18,7 +18,7 @@ COLORS = {"GMM": style.RED, "LMM": style.BLUE}
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return tokens, the two max-margin directions and the two paths of gradient descent."""
+    """Return tokens, both max-margin directions, and the path of gradient descent from either start."""
     case = dataset_named("figure-8")
     problem = case.problem
     return {

@@ -2,7 +2,7 @@
 
 As in the paper, each trial has 1000 iterations of step length 1 from p(0) = 0. We chose n, T, the values of d and the
 threshold of saturation, which our copy of the paper does not state. The paper's trials ran in float32, where the
-gradient of a saturated softmax is lost to rounding; here it keeps its digits.
+gradient of a saturated softmax is lost to rounding; here the gradient is computed without cancellation.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
 """
@@ -27,17 +27,17 @@ COLORS = dict(zip(KINDS, (style.RED, style.ORANGE, style.BLUE, style.GREEN), str
 
 @cache
 def numbers(settings: Settings) -> Numbers:
-    """Return, per d, the fraction of each kind of trial, the median 1 − cos to p_mm, and the score gaps.
+    """Return, by dimension d, the fraction of each kind of trial, the median 1 − cos(p, p_mm), and the score gaps.
 
-    p_mm is that of the selected tokens α. A trial's score gap is the minimum of γ_iα_i − γ_it over i and the
-    SVM-neighbours t of α_i; α is locally optimal if and only if the gap is positive. Only saturated trials whose p_mm
-    exists and has neighbours have a gap.
+    p_mm is that of the tokens α that a trial selects. A trial's score gap is the minimum of γ_iα_i − γ_it over i and
+    the SVM-neighbours t of α_i; α is locally optimal if and only if the gap is positive. Only saturated trials whose
+    p_mm exists and has neighbours have a gap.
     """
     return combine_blocks(settings, [trials_of(settings, piece) for piece in pieces(settings)])
 
 
 def combine_blocks(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbers:
-    """Return the numbers of the figures from those of all blocks of trials."""
+    """Return the numbers of the figures from the numbers of all blocks of trials."""
     per_d = [_dimension(settings, d, [block for block in trial_blocks if block["d"] == d]) for d in DIMENSIONS]
     gaps = [gap for dimension in per_d for gap in dimension["score_gaps"]]
     return {
@@ -54,7 +54,7 @@ def combine_blocks(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbe
 
 
 def trials_of(settings: Settings, piece: tuple[int, ...]) -> Numbers:
-    """Return, for a block of trials, the number of each kind, the score gaps, and 1 − cos to p_mm."""
+    """Return, for a block of trials, the number of each kind, the score gaps, and 1 − cos(p, p_mm) of each trial."""
     trials = list(run_trials(settings, piece))
     return {
         "d": piece[0],
@@ -65,7 +65,7 @@ def trials_of(settings: Settings, piece: tuple[int, ...]) -> Numbers:
 
 
 def _dimension(settings: Settings, d: int, blocks: Sequence[Numbers]) -> Numbers:
-    """Return the numbers of one dimension d from those of its blocks."""
+    """Return the numbers of one dimension d from the numbers of its blocks."""
     deviations = [value for block in blocks for value in block["one_minus_cosine"]]
     return {
         "d": d,
@@ -145,7 +145,7 @@ def draw_cumulative(figure: Any, numbers: Numbers) -> None:
 
 
 def _gap_axis(axes: Any, numbers: Numbers, height: float) -> None:
-    """Label the axis of score gaps, and write the caption at the height ``height``."""
+    """Label the axis of score gaps, and write the caption beneath at the height ``height``."""
     axes.set_xlim(BINS[0], BINS[-1])
     axes.set_xlabel(r"smallest score gap to an SVM-neighbour, $\min\, \gamma_{i\alpha_i} - \gamma_{it}$")
     text = f"{_negative(numbers)}\n\n{_caption(numbers)}"

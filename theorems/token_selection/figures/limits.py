@@ -1,6 +1,7 @@
 """The curves in the pictures of a report: for each theorem about a limit, one case followed until the limit is visible.
 
-The data are those of the paper, so every report has the same pictures; the tables of the report list what was verified.
+The data are examples of the paper, so every report has the same pictures; the tables of the report list what was
+verified.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from theorems.figures.limit_curve import Direction, Limit
 from theorems.token_selection.joint_paths.joint_setup import joint_setup
 
 RADII = np.concatenate([np.geomspace(0.1, 16.0, 24), np.geomspace(30.0, 1e6, 10)])
-"""The norms at which the curves are drawn: dense where the curves turn, then two per decade."""
+"""The norms at which points of the curves are computed: dense where the curves turn, then two per decade."""
 STEPS, STEP = 2000, 0.1
 """The number and the length of the steps of joint descent, as in Figure 3."""
 
@@ -39,7 +40,7 @@ def _separate(problem: Problem, alpha: Direction | list[int] | None = None) -> M
 
 
 def path() -> Limit:
-    """Return the limit of Theorem 1 on two inputs whose scores pull p in different directions, with its offset."""
+    """Return the regularization path (Theorem 1) on two inputs that pull p in different directions, with its limit."""
     problem = dataset_named("figure-5").problem
     svm = _separate(problem)
     constraints = Constraints.of(problem, svm)
@@ -50,20 +51,20 @@ def path() -> Limit:
 
 
 def flow() -> Limit:
-    """Return the limit of Theorem 2, from the start 0 of Figure 1(a)."""
+    """Return the gradient flow (Theorem 2) from the start 0 on Figure 1(a)'s data, with its limit."""
     case = dataset_named("figure-1a")
     return _flow(case, _separate(case.problem), np.zeros(2), "p_mm")
 
 
 def local_flow() -> Limit:
-    """Return the limit of Theorem 3, from the second start of Figure 8."""
+    """Return the gradient flow (Theorem 3) from the second start of Figure 8, with its limit."""
     case = dataset_named("figure-8")
     start = np.array(case.arrays["start_prompts"][1])
     return _flow(case, _separate(case.problem, [0, 1]), start, "p_mm(α)")
 
 
 def _flow(case: Case, svm: MaxMargin, start: Direction, limit: str) -> Limit:
-    """Return a gradient flow recorded at the norms :data:`RADII`, with its limit."""
+    """Return a gradient flow recorded at norms up to the largest of :data:`RADII`, with its limit."""
     near = np.geomspace(max(float(np.linalg.norm(start)), 0.05), 16.0, 60)
     record = np.append(near[1:], RADII[RADII > 16.0])
     flow = gradient_flow(case.problem, start, norm=float(RADII[-1]), record=record)
@@ -71,17 +72,26 @@ def _flow(case: Case, svm: MaxMargin, start: Direction, limit: str) -> Limit:
 
 
 def joint() -> Limit:
-    """Return the limit of Theorem 5 for equal radii of head and prompt, where every input is a support of v_mm."""
+    """Return the joint path (Theorem 5) for equal radii of head and prompt on Figure 3(a)'s data, with its limit.
+
+    Every input of these data is a support of v_mm.
+    """
     return _joint("figure-3a", "p_mm", 1.0)
 
 
 def relaxed_joint() -> Limit:
-    """Return the limit of Theorem 6 for r/R = 2c*, twice the critical ratio of the radii of head and prompt."""
+    """Return the joint path (Theorem 6) along r = 2c*R, c* the critical ratio, on Figure 3(b)'s data, with its limit.
+
+    r and R are the radii of head and prompt.
+    """
     return _joint("figure-3b", "p_relax", 2.0)
 
 
 def _joint(data: str, limit: str, share: float) -> Limit:
-    """Return the joint regularization path along the radii r = share·c*·R of the head, with its limit."""
+    """Return the joint regularization path for radii r = share·c*·R of the head, with its limit.
+
+    R is the radius of the prompt, c* the critical ratio of Theorem 6.
+    """
     setup = joint_setup(dataset_named(data), REFERENCE)
     ratio = share * (critical_ratio(setup.joint, setup.target) or 1.0)
     minima = joint_path(setup.joint, lambda R: math.log(ratio * R), RADII, setup.separator.direction)
@@ -89,7 +99,7 @@ def _joint(data: str, limit: str, share: float) -> Limit:
 
 
 def joint_run() -> Limit:
-    """Return the limit of the conjecture: normalized descent on head and prompt from the start of Figure 3(b)."""
+    """Return normalized descent on head and prompt from the start of Figure 3(b), with its conjectured limit."""
     case = dataset_named("figure-3b")
     setup = joint_setup(case, REFERENCE)
     head, prompt = np.array(case.arrays["start_head"]), np.array(case.arrays["start_prompts"][0])
@@ -102,7 +112,7 @@ def joint_run() -> Limit:
 
 
 def sets() -> Limit:
-    """Return the limit of Theorem 8, on the paper's example of two equally good optimal tokens."""
+    """Return the regularization path (Theorem 8) on the paper's example of two equally good tokens, with its limit."""
     problem = Problem([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]], [[1.0, 1.0, 0.0]])
     svm = _separate(problem, [0])
     minima = regularization_path(problem, RADII, alpha=np.array([0]), starts=np.array([[1.0, 0.0]]))
@@ -118,4 +128,6 @@ LIMITS: dict[str, Callable[[], Limit]] = {
     "theorem-8": sets,
     "conjecture-joint-descent": joint_run,
 }
-"""The functions that compute the limits, by the id of the statement; Theorem 4, which excludes limits, has none."""
+"""The functions that compute a curve with its limit, by the id of the statement; Theorem 4, which excludes limits, has
+none.
+"""

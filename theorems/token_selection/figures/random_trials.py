@@ -1,4 +1,4 @@
-"""The ends of the paper's random trials after 1000 normalized steps.
+"""Random trials as in the paper: the prompt and the selected tokens after 1000 normalized steps.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
 """
@@ -24,20 +24,20 @@ ITERATIONS, STEP = 1000, 1.0
 BLOCK = 50
 """The number of trials in a block; blocks may be computed by different processes."""
 SATURATED = 1 - 1e-5
-"""The smallest mean softmax weight of the selected tokens at which the softmax counts as saturated."""
+"""The smallest mean over inputs of the largest softmax weight at which the softmax counts as saturated."""
 KINDS = ("not saturated", "saturated, other", "LMM, not GMM", "GMM")
 
 
 @dataclass(frozen=True, eq=False)
 class TrialEnd:
-    """The end of one trial.
+    """The end of one random trial.
 
     Attributes:
         problem: keys, scores, loss.
         p: the prompt after the last step, (d,).
         kind: one of :data:`KINDS`.
-        gap: the minimum of γ_iα_i − γ_it over i and the SVM-neighbours t of α_i; None where the softmax is not
-            saturated, or the selected tokens have no p_mm.
+        gap: the minimum of γ_iα_i − γ_it over i and the SVM-neighbours t of the selected token α_i; None where the
+            softmax is not saturated, or the selected tokens have no p_mm.
         apart: 1 − cos(p, p_mm) for the p_mm of the selected tokens; None where ``gap`` is None.
     """
 
@@ -49,13 +49,13 @@ class TrialEnd:
 
 
 def pieces(settings: Settings) -> list[tuple[int, ...]]:
-    """Return (d, b, e) for each block of :data:`BLOCK` trials, which has the trials b, …, e − 1 of dimension d."""
+    """Return (d, b, e) for each block of at most :data:`BLOCK` trials: the trials number b, …, e − 1 of dimension d."""
     begins = range(0, settings.trials, BLOCK)
     return [(d, begin, min(begin + BLOCK, settings.trials)) for d in DIMENSIONS for begin in begins]
 
 
 def run_trials(settings: Settings, piece: tuple[int, ...]) -> Iterator[TrialEnd]:
-    """Yield the ends of the trials of a block."""
+    """Yield the ends of the trials of a block (d, b, e), see :func:`pieces`."""
     d, begin, end = piece
     problems = [random_trial(settings.seed, d, k).problem for k in range(begin, end)]
     run = descend(

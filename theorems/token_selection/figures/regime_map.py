@@ -1,7 +1,7 @@
 """Figure regime-map: where the joint regularization path of Theorem 6 ends, for several growth rates of its radii.
 
 The data are those of Figure 3(b) and three generated sets like it. docs/regime_map.md lists the questions that the
-theorem leaves open; the paths are followed by :mod:`theorems.token_selection.joint_paths.regime_map`.
+theorem leaves open; :mod:`theorems.token_selection.joint_paths.regime_map` follows the paths.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ CURVES = (
     ("from_mm", r"from $\bar{p}_\mathrm{mm}$", style.BLUE, "o-"),
     ("from_relax", r"from $\bar{p}_\mathrm{relax}$", style.RED, "s-"),
 )
-"""The curves: each has the name of a distance of :class:`.Regime`, a label, a colour and a marker."""
+"""The curves: each has the name of a distance in :class:`.Regime`, a label, a colour and a marker."""
 LEAST = 1e-9
-"""The value at which all smaller distances are drawn; distances of about 1e-15 are only rounding errors."""
+"""The value as which all smaller distances are drawn; distances of about 1e-15 are only rounding errors."""
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Compute, for every data set and schedule r(R), the limit of r/R and the end of the joint path."""
+    """Return, for every data set and schedule r(R), the limit of r/R and the end of the joint path."""
     cases = [DATASETS["figure-3b"](), *map(generate_case, range(GENERATED))]
     with np.errstate(over="ignore"):  # the line search rejects steps that overflow
         rows = [row for case in cases for row in regimes(case, settings.under_test)]
@@ -37,7 +37,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw a panel per data set that shows the distances by schedule."""
+    """Draw a panel per data set that shows the distances of the path's end from possible limits, by schedule."""
     names = list(dict.fromkeys(row["data"] for row in numbers["schedules"]))
     panels = figure.subplots(2, -(-len(names) // 2), sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):

@@ -1,7 +1,7 @@
 """The limits of the random trials whose prompt after 1000 steps does not have a locally optimal direction.
 
 The paper attributes these trials to the finite number of iterations. Here the gradient flow continues each of them from
-its last iterate, to a finite stationary point or to a norm at which the direction is visible.
+its last iterate to a finite stationary point, or to a norm at which the limit of its direction is visible.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
 """
@@ -26,21 +26,21 @@ from theorems.figures.figure import Cut, Figure, Numbers, Settings
 from theorems.token_selection.figures.random_trials import DIMENSIONS, KINDS, TrialEnd, pieces, run_trials
 
 FATES = ("rests", "still turning", "LMM, not GMM", "GMM")
-"""The fates of a flow.
+"""The possible ends of the flow that continues a trial, called its fates.
 
 "rests": the flow ends at a finite stationary point. "still turning": at norm ρ‖p_mm‖ the direction of the flow is not
 within √(1/ρ) of the p̄_mm of the selected tokens, or these tokens are not locally optimal. "LMM, not GMM": the flow has
 the direction of locally optimal tokens. "GMM": the flow has the direction of the optimal tokens.
 """
 LEFT = KINDS[:2]
-"""The kinds of trials that the flow continues."""
+"""The kinds of trials that the flow continues: those without a locally optimal direction."""
 COLORS = dict(zip(FATES, (style.RED, style.ORANGE, style.BLUE, style.GREEN), strict=True))
 CONFIDENCE = 0.95
 
 
 @cache
 def numbers(settings: Settings) -> Numbers:
-    """Return, per d, the number of trials of each kind after 1000 steps, and the fates of the continued trials."""
+    """Return, by dimension, the number of trials of each kind after 1000 steps, and the fates of continued trials."""
     return combine_blocks(settings, [follow_trials(settings, piece) for piece in pieces(settings)])
 
 
@@ -69,20 +69,20 @@ def fates(trials: Sequence[TrialEnd]) -> list[str]:
 
 
 def flows_of(trials: Sequence[TrialEnd]) -> Flows:
-    """Return the flow from the last iterate of each trial."""
+    """Return the gradient flows from the last iterates of the trials."""
     starts = np.array([trial.p for trial in trials])
     norms = np.array([far(trial.problem, trial.p) for trial in trials])
     return gradient_flows([trial.problem for trial in trials], starts, norms=norms)
 
 
 def fate(problem: Problem, p: Float64[np.ndarray, "d"]) -> str:
-    """Return the fate of a flow that has reached p, a point of large norm."""
+    """Return the fate of a flow whose last point, of large norm, is p."""
     limit = limit_at(problem, p)
     return "still turning" if isinstance(limit, str) else "GMM" if limit.kind is Kind.GLOBAL else "LMM, not GMM"
 
 
 def combine_blocks(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbers:
-    """Return the numbers of the figure from those of all blocks of trials."""
+    """Return the numbers of the figure from the numbers of all blocks of trials."""
     per_d = []
     for d in DIMENSIONS:
         blocks = [block for block in trial_blocks if block["d"] == d]
@@ -100,13 +100,13 @@ def _count(blocks: Sequence[Numbers], kind: str, fate: str) -> int:
 
 
 def _share(count: int, trials: int) -> list[float]:
-    """Return the share of ``count`` in ``trials`` and the two ends of Wilson's confidence interval."""
+    """Return count/trials and the two ends of Wilson's confidence interval for this share."""
     interval = binomtest(count, trials).proportion_ci(CONFIDENCE, method="wilson")
     return [count / trials, float(interval.low), float(interval.high)]
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw the share of each fate by dimension, with its confidence interval."""
+    """Draw the share of trials with each fate by dimension, with its confidence interval."""
     axes = figure.add_subplot()
     places = np.arange(len(numbers["dimensions"]))
     for k, name in enumerate(FATES):

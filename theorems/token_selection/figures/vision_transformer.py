@@ -29,14 +29,15 @@ from theorems.figures.images import Images
 WIDTH, HEADS, BLOCKS, CLASSES = 32, 4, 2, 10
 STEP, BATCH = 0.1, 50
 SMALL = 0.02
-"""The standard deviation of the initial position embeddings, [CLS] token, query and key weights, usual in transformers.
+"""The standard deviation of the initial position embeddings, [CLS] token, query and key weights; it is usual in
+transformers.
 
 It is so small that attention starts nearly uniform.
 """
 LOOKED_AT = 297
-"""The number of images over which attention is averaged: all digits that are not used in training."""
+"""The number of images over which attention is averaged: with the digits, all images that are not used in training."""
 SHOWN = 3
-"""The number of images whose maps are recorded: the first held-out images, no two of the same class."""
+"""The number of images whose attention maps are recorded: the first held-out images, no two of the same class."""
 
 Weights = dict[str, torch.Tensor]
 Array = Float64[np.ndarray, "..."]
@@ -46,12 +47,14 @@ Array = Float64[np.ndarray, "..."]
 class Record:
     """The quantities recorded before training and after every epoch.
 
+    The [CLS] map s of an image is the vector of the softmax weights of the [CLS] token in the last block.
+
     Attributes:
-        sparsity: ‖s‖₁²/‖s‖₂², s the [CLS] map averaged over heads, mean over images.
-        sparsity_of_heads: ‖s‖₁²/‖s‖₂², s a single head's [CLS] map, mean over heads and images.
-        norm: ‖W‖_F of the last block, over its heads' W_h = W_Q W_Kᵀ/√d_h.
-        loss, accuracy: loss and accuracy on the first :data:`LOOKED_AT` images not used in training.
-        maps: for each image shown, the [CLS] map averaged over heads, (SHOWN, 1 + patches).
+        sparsity: the mean over images of ‖s‖₁²/‖s‖₂² for the map s averaged over heads, by epoch.
+        sparsity_of_heads: the mean over heads and images of ‖s‖₁²/‖s‖₂² for the map s of a single head, by epoch.
+        norm: ‖W‖_F of the last block, W all W_Q W_Kᵀ/√d_h of its heads together, by epoch.
+        loss, accuracy: loss and accuracy on the first :data:`LOOKED_AT` images not used in training, by epoch.
+        maps: the maps, averaged over heads, of the images shown, (SHOWN, 1 + patches), by epoch.
     """
 
     sparsity: list[float] = field(default_factory=list)
@@ -105,12 +108,12 @@ def _by_head(x: torch.Tensor) -> torch.Tensor:
 
 
 def soft_sparsity(s: torch.Tensor) -> torch.Tensor:
-    """Return ‖s‖₁²/‖s‖₂² over the last axis: 1 where one token is selected, T where all weights are equal."""
+    """Return ‖s‖₁²/‖s‖₂² over the last axis of s: 1 where a single token has weight, T where all weights are equal."""
     return s.abs().sum(dim=-1) ** 2 / (s**2).sum(dim=-1)
 
 
 def key_query_norm(weights: Weights) -> float:
-    """Return ‖W‖_F of the last block: the root of the sum over its heads of ‖W_Q W_Kᵀ‖²_F/d_h."""
+    """Return ‖W‖_F of the last block: the root of the sum of ‖W_Q W_Kᵀ‖²_F/d_h over its heads of width d_h."""
     query, key = (weights[f"{name}_{BLOCKS - 1}"].reshape(WIDTH, HEADS, -1) for name in ("query", "key"))
     combined = torch.einsum("ihc,jhc->hij", query, key) / (WIDTH // HEADS) ** 0.5
     return float(combined.norm())
@@ -130,7 +133,7 @@ def epoch(weights: Weights, images: Images, rng: np.random.Generator) -> Weights
 
 
 def record_epoch(record: Record, weights: Weights, images: Images) -> None:
-    """Compute the quantities for the weights and append them to the record."""
+    """Compute the quantities of :class:`Record` for the weights, and append them to the record."""
     pictures, classes = images.held_out[:LOOKED_AT], images.held_out_classes[:LOOKED_AT]
     with torch.no_grad():
         logits, s = outputs(weights, torch.tensor(images.patches(pictures)))
@@ -144,7 +147,7 @@ def record_epoch(record: Record, weights: Weights, images: Images) -> None:
 
 
 def images_to_show(images: Images) -> list[int]:
-    """Return the indices of the images whose maps are recorded."""
+    """Return the indices of the held-out images whose attention maps are recorded."""
     _, first = np.unique(images.held_out_classes[:LOOKED_AT], return_index=True)
     return sorted(first.tolist())[:SHOWN]
 
@@ -166,7 +169,7 @@ def train(images: Images, epochs: int, seed: int, folder: Path | None, progress:
 
 
 def _train_epochs(images: Images, epochs: int, seed: int, path: Path | None, progress: Callable[[int], None]) -> Record:
-    """Train up to ``epochs`` epochs, and write a checkpoint to ``path``, if given, after each."""
+    """Train up to ``epochs`` epochs, from the checkpoint at ``path`` if there is one, and write it after each epoch."""
     record, weights = Record(), initial_weights(images, np.random.default_rng((seed, 0)))
     if path is not None and path.exists():
         record, weights = _read(path, weights)
@@ -182,7 +185,7 @@ def _train_epochs(images: Images, epochs: int, seed: int, path: Path | None, pro
 
 
 def checkpoint(images: Images, seed: int, folder: Path) -> Path:
-    """Return the checkpoint's path, which depends on the images, the seed and the source of this module."""
+    """Return the checkpoint's path in the folder; it depends on the images, the seed and the source of this module."""
     made_of = hashlib.sha256(Path(__file__).read_bytes())
     for part in (images.pixels, images.classes, images.held_out, images.held_out_classes, np.array(seed)):
         made_of.update(part.tobytes())

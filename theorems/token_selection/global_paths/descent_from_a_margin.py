@@ -1,8 +1,8 @@
 """Gradient descent from a prompt whose margins all exceed a number computed from the data turns to p_mm.
 
-Main results, for any number of inputs and any scores: gradient correlation with an explicit π(p) in the region where
-the margin is large enough; gradient descent from a margin that is somewhat larger never leaves this region; a rate with
-explicit constants for normalized gradient descent.
+Main results, for any number of inputs and any scores: a gradient correlation condition with an explicit π(p) at every p
+whose margin is large enough; gradient descent from a somewhat larger margin keeps such a margin; a rate of convergence
+with explicit constants for normalized gradient descent.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 2, Lemmas 4 and 5; *Transformers as
 Support Vector Machines*, Theorem 3.
@@ -94,15 +94,25 @@ STEPS, NORMALIZED_STEPS = 200, 300
 EVALUATIONS = 1_000_000
 """Approximate largest number of key entries evaluated over all iterates; large problems get fewer iterations."""
 LENGTHS = (0.05, 0.2, 1.0)
-"""The lengths of a normalized step in units of 1/max‖g‖, in which a step changes a margin by at most its length."""
+"""The lengths of a normalized step in units of 1/max‖g‖, with the key differences g of optimal and other tokens. A step
+changes a margin g·p by at most its length in these units.
+"""
 MOST_DRIFT = 0.25
-"""The largest change of log(L − L_opt) by rounding at which margins are claimed; the proof allows up to log(4/3)."""
+"""The largest change of log(L − L_opt) by rounding at which margins are claimed; the proof allows up to log(4/3). L_opt
+is the risk of selecting the optimal tokens.
+"""
 FLOW_RELATIVE = 1e-12
-"""The relative tolerance of the flow's solver, small because the offset of p from the ray of p_mm is compared."""
+"""The relative tolerance of the flow's solver. It is small, because the offset of p from the ray of p_mm is compared.
+"""
 NEARLY = 1e-2
-"""The largest E at which the offset is compared; E bounds how far log-coefficients of rows are from their limits."""
+"""The largest E at which the offset from the ray of p_mm is compared, where E is the bound of
+:func:`.log_coefficient_change`: how far logarithms of coefficients in ∇L are from those of their exponential
+approximation.
+"""
 RESOLVED = 1e6
-"""The largest ‖p(0)‖ max‖g‖ at which the solver's tolerance, even at norm 100‖p(0)‖, is below the start's margin."""
+"""The largest ‖p(0)‖ max‖g‖ from which the flow is followed, with the key differences g of optimal and other tokens. Up
+to it the solver's tolerance, even at norm 100‖p(0)‖, is below the start's margin.
+"""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
@@ -143,7 +153,8 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     """Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible; any n, any scores.
 
     Let g_it = k_i,opt − k_it, m(p) = min g_it·p, A = max g_it·p_mm ≥ 1, N = n(T−1), κ = log(2N c_max Γ_max/(c_min
-    Γ_min)) as in Theorem 1, and K = κ − log 2. From any p(0) with
+    Γ_min)) as in Theorem 1, with bounds c_min ≤ |ℓ'| ≤ c_max and Γ_min ≤ γ_i,opt − γ_it ≤ Γ_max, and K = κ − log 2.
+    From any p(0) with
 
         m(p(0)) ≥ κ + log(2(T−1)A),
 
@@ -162,12 +173,12 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
       p/m(p) is feasible.
 
     **Gradient descent** keeps m(p(t)) ≥ log(e^{m(p(0))−κ} + βt), β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))².
-    *Derivation.* e_t = L(p(t)) − L_opt falls, e_0 ≤ (N/n) c_max Γ_max e^{−m(p(0))} and e_t ≥ c_minΓ_min e^{−max(m,
-    0)}/(2n), which together give m ≥ m(p(0)) − κ ≥ log(2(T−1)A) for every t; so Aq ≤ ½ and ‖∇L‖ ≥ Ω/(2‖p_mm‖) ≥ c_min
-    e_t/(2c_max‖p_mm‖), and e_{t+1} ≤ e_t − (η/2)‖∇L‖² makes 1/e_t grow by (η/2)(c_min/(2c_max‖p_mm‖))² a step. Computed
-    steps are rounded: log e changes by at most (c_max/c_min over the range of the outputs)(1+q) max‖g‖ times a step's
-    rounding; the sum of these changes must be below log(4/3), by which 1/(1+e^{−m}) exceeds the ½ used; otherwise the
-    claim is undecided.
+    *Derivation.* e_t = L(p(t)) − L_opt, L_opt the risk of selecting the optimal tokens, falls, e_0 ≤ (N/n) c_max Γ_max
+    e^{−m(p(0))} and e_t ≥ c_minΓ_min e^{−max(m, 0)}/(2n), which together give m ≥ m(p(0)) − κ ≥ log(2(T−1)A) for every
+    t; so Aq ≤ ½ and ‖∇L‖ ≥ Ω/(2‖p_mm‖) ≥ c_min e_t/(2c_max‖p_mm‖), and e_{t+1} ≤ e_t − (η/2)‖∇L‖² makes 1/e_t grow by
+    (η/2)(c_min/(2c_max‖p_mm‖))² a step. Computed steps are rounded: log e changes by at most (c_max/c_min over the
+    range of the outputs)(1+q) max‖g‖ times a step's rounding; the sum of these changes must be below log(4/3), by which
+    1/(1+e^{−m}) exceeds the ½ used; otherwise the claim is undecided.
 
     **Any rule** with steps Δ_s along −∇L, as long as m ≥ log(2(T−1)A). Gradient descent keeps this margin, as proven
     above; of a run of normalized gradient descent it is checked, and where the run loses it the claim is undecided.
@@ -183,9 +194,9 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     that ‖p‖ and the angle change by orders of magnitude (:mod:`.long_steps`).
 
     **Limit**, along the flow to ‖p‖ = 1e6‖p_mm‖. The flow keeps m ≥ m(p(0)) − κ, also with any later point in place of
-    p(0). Since d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩/‖p_mm‖ has u(k) − u(0) ≥ Σ_j (1−A q_j)(F_j(ρ_{j+1}) − F_j(ρ_j))
-    between recorded norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ), with constants
-    computed only from the data.
+    p(0). As descent does, it satisfies d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), so u = ⟨p, p̄_mm⟩/‖p_mm‖ has u(k) − u(0) ≥ Σ_j (1−A
+    q_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) between recorded norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos =
+    O(log ρ/ρ), with constants computed only from the data.
 
     **Sharp.** −∇L = Σ_j c_j e^{ε_j} e^{−g_j·p} g_j with c_j = |ℓ'(γ_i,opt)|δγ_j/n and |ε_j| ≤ E = max_i [q − log(1 −
     qΓ_i,max/Γ_i,min) + the change of log|ℓ'| over qΓ_i,max]. In the terms of :mod:`.flow_offset`, with e^{−ĝ_j·q} =
@@ -208,7 +219,7 @@ def margin_claims(
 ) -> Iterator[Claim]:
     """Yield all claims: at points, and for descent, normalized descent, long steps and flow from ``starts``.
 
-    The starts have margins of at least κ + log(2(T−1)A).
+    Starts have margins of at least κ + log(2(T−1)A), in the notation of :class:`.MarginConstants`.
     """
     yield from at_points(constants, under_test, rng)
     fractions = np.array([0.0, *np.log(rng.uniform(0.01, 1.0, len(starts) - 1))])
@@ -221,9 +232,10 @@ def margin_claims(
 
 
 def at_points(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the bounds on −∇L at points with m(p) > log((T − 1)A) and m(p) > 0, which need not lie on runs."""
+    """Yield the bounds on −∇L at points p with margins above log((T − 1)A) and 0, which need not lie on runs."""
     edge, points = float(value_of(constants.edge)) * (1 + 8 * EPS), points_with_margin(constants, rng)
-    # The search evaluates the constants as plain floats, so it needs an instance without bounded arrays in its cache.
+    # The search for points evaluates the constants as plain floats, so it needs an instance whose cached properties are
+    # not bounded arrays.
     plain = MarginConstants(constants.problem, constants.svm)
 
     def violation(p: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
@@ -246,7 +258,10 @@ def at_points(constants: MarginConstants, under_test: Implementation, rng: np.ra
 def sides_at(
     constants: MarginConstants, under_test: Implementation, points: Float64[np.ndarray, "m d"]
 ) -> dict[str, tuple[Any, Any]]:
-    """Return both sides of each bound at points, in units of the gradient, by the name of the claim."""
+    """Return the left and the right side of each bound on −∇L at points, by the name of the claim.
+
+    Both sides are in units of the gradient, e^{log_scale}.
+    """
     at = AttentionAt(constants.problem, points)
     descent, p = -at.gradient_of(under_test, CLIMBS_ALONG), exact(points)
     m, omega = constants.margins(p), constants.omega(at)
@@ -265,9 +280,9 @@ def along_descent(
     starts: Float64[np.ndarray, "b d"],
     fractions: Float64[np.ndarray, "b"],
 ) -> Iterator[Claim]:
-    """Yield the claims of gradient descent with η ≤ 1/L_p from starts with a margin of at least κ + log(2(T−1)A).
+    """Yield the claims of gradient descent with η ≤ 1/L_p from starts of at least the margin κ + log(2(T−1)A).
 
-    ``fractions`` are the numbers log ηL_p ≤ 0, one per start.
+    ``fractions`` are the numbers log ηL_p ≤ 0, one per start; κ and A are those of :class:`.MarginConstants`.
     """
     problem, steps = constants.problem, affordable_steps(constants, len(starts), STEPS)
     log_step = fractions - under_test[log_smoothness](problem)
@@ -280,7 +295,10 @@ def along_descent(
 
 
 def margin_claim(constants: MarginConstants, run: Run, log_step: Float64[np.ndarray, "b"]) -> Claim:
-    """Claim m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), which is at least m(p(0)) − κ."""
+    """Claim m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), which is at least m(p(0)) − κ, for the margins m of a run's iterates.
+
+    κ and β are :attr:`.MarginConstants.kappa` and the exponential of :meth:`.MarginConstants.log_growth`.
+    """
     times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
     margins = constants.margins(run.p)
     floor = margins[0] - constants.kappa
@@ -298,7 +316,7 @@ def along_normalized_descent(
     starts: Float64[np.ndarray, "b d"],
     share: float,
 ) -> Iterator[Claim]:
-    """Yield the claims of normalized gradient descent with steps of length share/max‖g‖."""
+    """Yield the claims of normalized gradient descent with steps of length share/max‖g‖, g the rows k_i,opt − k_it."""
     problem, steps = constants.problem, affordable_steps(constants, len(starts), NORMALIZED_STEPS)
     length = share / float(value_of(constants.reach))
     trajectory = under_test[normalized_gradient_descent](
@@ -320,9 +338,9 @@ def along_normalized_descent(
 def along_long_steps(
     constants: MarginConstants, under_test: Implementation, starts: Float64[np.ndarray, "b d"]
 ) -> Iterator[Claim]:
-    """Yield the claims of gradient descent whose η is at each step as large as m(p) ≥ log(2(T−1)A) allows.
+    """Yield the claims of gradient descent whose η is at each step as large as the margin m(p) ≥ log(2(T−1)A) allows.
 
-    Norm and angle change by orders of magnitude over such a run.
+    The norm and the angle of p change by orders of magnitude over such a run.
     """
     steps = affordable_steps(constants, len(starts), long_steps.STEPS)
     descent = long_steps.long_steps(constants, under_test, starts, steps, LONG_CLIMBS)
@@ -345,7 +363,15 @@ def turning(
     turns: str,
     inside: np.ndarray | None = None,
 ) -> Iterator[Claim]:
-    """Claim two lower bounds of a run's progress along p_mm: from the lengths of the steps and the growth of ‖p‖."""
+    """Claim two lower bounds of a run's progress along p_mm, from the lengths of its steps and from the growth of ‖p‖.
+
+    Args:
+        constants: the constants of the problem.
+        run: the run.
+        climbs: the name of the claim about the lengths of the steps.
+        turns: the name of the claim about the growth of ‖p‖.
+        inside: the mask of the iterates up to which the run has kept the margin log(2(T−1)A); all iterates by default.
+    """
     p_bar, m = constants.p_mm / constants.length, constants.margins(run.p[:-1])
     covered = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
     m = np.where(covered, m, constants.needed)
@@ -367,7 +393,10 @@ def along_the_flow(
     start: Float64[np.ndarray, "d"],
     rng: np.random.Generator,
 ) -> Iterator[Claim]:
-    """Follow the flow from a start of margin κ + log(2(T−1)A) to norm 1e6‖p_mm‖, or as far as float64 resolves it."""
+    """Yield the claims of the flow from a start of margin κ + log(2(T−1)A), followed to norm 1e6‖p_mm‖.
+
+    The claims are made up to the norm at which float64 still resolves the margins.
+    """
     problem, unit = constants.problem, constants.svm.norm
     followed = FollowedFlow.of(problem, under_test, start, unit, FLOW_RELATIVE, rng, NORM_DIVERGES)
     yield from premises(followed)
@@ -377,11 +406,12 @@ def along_the_flow(
     margins = constants.margins(exact(flow.points))
     least = margins[0] - constants.kappa
     margin_error = value_of(constants.reach) * solver
-    # From a recorded point of margin m on, the exact flow keeps the margin m − κ. From the start on, it keeps the
-    # start's margin minus κ, which recorded points keep up to the solver's errors.
+    # From a recorded point of margin m on, the exact flow keeps the margin m − κ. From the start on, the flow keeps the
+    # start's margin minus κ, and so do recorded points, up to the solver's errors.
     m, kappa = margins.value - margins.error, float(value_of(constants.kappa))
     later = np.maximum(m, m[0] - margin_error) - kappa
-    # If rows differ in length by a factor of a million, the solver's tolerance exceeds the margins at large norms.
+    # If key differences differ in length by a factor of a million, the solver's tolerance exceeds the margins at large
+    # norms.
     resolved = np.logical_and.accumulate(
         ((margin_error <= 1) | (margins.value >= 8 * margin_error)) & (shares_later(constants, later) > 0)
     )
@@ -403,13 +433,17 @@ def flow_progress_claim(
     later: Float64[np.ndarray, "r"],
     solver: Float64[np.ndarray, "r"],
 ) -> Claim:
-    """Claim u(k) − u(0) ≥ Σ_j (1 − Aq_j)(F_j(ρ_{j+1}) − F_j(ρ_j)), F_j(ρ) = ρ − K_j log(ρ + K_j), in units of ‖p_mm‖.
+    """Claim u(k) − u(0) ≥ Σ_j (1 − Aq_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) for the flow's component u along p_mm.
+
+    The norm of the recorded point j is ρ_j; u and ρ are in units of ‖p_mm‖. F_j(ρ) = ρ − K_j log(ρ + K_j) with K_j = K
+    + log(1 + q_j), q_j = (T − 1) e^{−m} for the margin m at least kept from point j on; A and K are those of
+    :class:`.MarginConstants`.
 
     Args:
-        constants: A, K and q of the problem.
+        constants: the constants of the problem.
         flow: the flow with its recorded points.
-        later: lower bounds of the margins from each recorded point on.
-        solver: the errors of the solver up to each recorded point.
+        later: lower bounds of the margins from each recorded point on, (r,).
+        solver: the errors of the solver up to each recorded point, in units of ‖p_mm‖, (r,).
     """
     rho, u = flow.norms / constants.svm.norm, flow.points @ constants.svm.p / constants.svm.norm**2
     lag = lags_later(constants, later[:-1])
@@ -434,9 +468,11 @@ def offset_claim(
     later: Float64[np.ndarray, "r"],
     solver: Float64[np.ndarray, "r"],
 ) -> Claim:
-    """Claim |r| ≤ √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t) at the recorded points after point b.
+    """Claim an upper bound of the flow's offset r from its predicted limit, at the recorded points after a point b.
 
-    b is the first recorded point with E ≤ :data:`NEARLY`.
+    The bound is √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t), with r, t and growth as in :mod:`.flow_offset` and
+    E_k the bound of :func:`.log_coefficient_change` from point k on; b is the first recorded point with E ≤
+    :data:`NEARLY`.
     """
     offsets = FlowOffset.of(Constraints.of(constants.problem, constants.svm), constants.svm)
     changes = log_coefficient_change(constants, later)

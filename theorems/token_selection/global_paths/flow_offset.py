@@ -1,23 +1,23 @@
 """Gradient flow for one input: p's distance from the ray of p_mm, bounded at every norm and predicted in the limit.
 
-Under Assumption B with n = 1, −∇L(p) is a positive multiple of Σ_j e^{−g_j·p} g_j over all t ≠ opt *at every p*: the
-flow's curve is that of separable exponential regression on the g_j = k_opt − k_t. In units of ‖p_mm‖, and with a
-suitable time t,
+Under Assumption B with n = 1, −∇L(p) is *at every p* a positive multiple of Σ_j e^{−g_j·p} g_j, summed over the rows
+g_j = k_opt − k_t, t ≠ opt: the flow's curve is that of separable exponential regression on these rows. In units of
+‖p_mm‖, and with a suitable time t,
 
     dp/dt = Σ_j c_j e^{−ĝ_j·p} ĝ_j,    p̄_mm = Σ_S w_j ĝ_j,
 
-where c_j > 0 are constants of the data, ĝ_j = g_j‖p_mm‖, S is the set of SVM-neighbours whose dual is positive in some
-dual solution (decided exactly), w > 0 on S is the dual solution of the form w_j = c_j e^{−ĝ_j·q}, and m_j = ĝ_j·p̄_mm ≥
-1 is the SVM margin, 1 on S.
+where c_j > 0 are the costs of :class:`theorems.curves.constraints.Constraints`, ĝ_j = g_j‖p_mm‖, S is the set of
+SVM-neighbours whose dual is positive in some dual solution (decided exactly), w > 0 on S is the dual solution of the
+form w_j = c_j e^{−ĝ_j·q}, and m_j = ĝ_j·p̄_mm ≥ 1 is the SVM margin, 1 on S.
 
 **From the start.** Let r = p − p̄_mm log t − q and e = Σ_S c_j e^{−ĝ_j·q} ĝ_j − p̄_mm, which is zero up to the rounding
 of q (large for nearly dependent rows). Then, since c_j e^{−ĝ_j·q} (e^{−x} − 1) x ≤ 0 and x e^{−x} ≤ 1/e,
 
     d|r|²/d log t ≤ 2 |e| |r| + 2 Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j}.                                      (*)
 
-So if all m_j > 1 off S, |r| and the offset from the ray are bounded by numbers computed from the data: 1 − cos =
-O(‖p‖^{−2}). The part of q orthogonal to span(ĝ_S) can be chosen freely. If S misses an SVM-neighbour, moving q by h log
-log t, with h ⟂ ĝ_S and h·ĝ_j ≥ 1 for the missed neighbours j, keeps (*) integrable: 1 − cos = O((log‖p‖/‖p‖)²).
+So if all m_j > 1 off S, |r| and the offset of p from the ray of p_mm are bounded by numbers computed from the data: 1 −
+cos = O(‖p‖^{−2}). The part of q orthogonal to span(ĝ_S) can be chosen freely. If S misses an SVM-neighbour, moving q by
+h log log t, with h ⟂ ĝ_S and h·ĝ_j ≥ 1 for the missed neighbours j, keeps (*) integrable: 1 − cos = O((log‖p‖/‖p‖)²).
 
 **Within span(ĝ_S)** the offset tends to that of q. With u = ⟨p, p̄_mm⟩, z = p − u p̄_mm and ẑ_j = ĝ_j − m_j p̄_mm let
 
@@ -63,19 +63,19 @@ from theorems.curves.constraints import Constraints
 from theorems.curves.reduced_program import FAR, Reduced
 
 ROUNDS = 100
-"""The largest number of fixed-point iterations for a bound that appears on both sides of its inequality."""
+"""The largest number of fixed-point iterations for a bound on |r| that depends on |r| itself."""
 
 
 @dataclass(frozen=True, eq=False)
 class FlowOffset:
-    """The quantities in (*) and (**), in units of ‖p_mm‖.
+    """The quantities in the bounds (*) and (**) of the module's docstring, whose notation is used; in units of ‖p_mm‖.
 
     Attributes:
         constraints: the rows ĝ_j with their margins m_j and constants c_j.
-        direction: p̄_mm, shape (d,).
-        support: the mask of S, shape (m,).
+        direction: the direction p̄_mm, shape (d,).
+        support: the mask of S among the rows, shape (m,).
         weights: the dual solution w on S, shape (s,).
-        tangents: orthonormal basis of the part of span(ĝ_S) across p̄_mm, shape (rank − 1, d).
+        tangents: an orthonormal basis of the vectors in span(ĝ_S) that are orthogonal to p̄_mm, shape (rank − 1, d).
         q: the q of least norm, inside the span, shape (d,).
         solved: whether the dual weights were computed; for dependent rows Newton's method may fail.
     """
@@ -90,7 +90,7 @@ class FlowOffset:
 
     @classmethod
     def of(cls, constraints: Constraints, svm: MaxMargin) -> FlowOffset:
-        """Return the quantities for these constraints; S and the rank of its rows are computed exactly."""
+        """Return the quantities for these constraints; the support S and the rank of its rows are computed exactly."""
         support = svm.dual_support[constraints.others]
         rows, costs = constraints.rows[support], constraints.log_costs[support]
         across = rows - np.outer(rows @ svm.direction, svm.direction)
@@ -102,7 +102,7 @@ class FlowOffset:
             reduced = Reduced(rows @ tangents.T, np.ones(len(costs)), costs, FAR)
             y, solved = reduced.newton(np.zeros(len(tangents)))
             weights = reduced.slopes(y)[0]
-        # ĝ_j·q = log(c_j/w_j) on S has one solution in the span, because w is a dual solution.
+        # The equations ĝ_j·q = log(c_j/w_j) on S have one solution q in the span, because w is a dual solution.
         span = np.vstack([svm.direction, tangents])
         q = span.T @ np.linalg.lstsq(rows @ span.T, costs - np.log(weights), rcond=None)[0]
         return cls(constraints, svm.direction, support, weights, tangents, q, solved)
@@ -112,15 +112,15 @@ class FlowOffset:
         return np.asarray(p - (p @ self.direction)[..., None] * self.direction)
 
     def inside(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-        """Return the part of p that is orthogonal to p̄_mm and lies in span(ĝ_S)."""
+        """Return the part of p that is orthogonal to p̄_mm and lies in the span of the rows of S."""
         return np.asarray(self.across(p) @ self.tangents.T @ self.tangents)
 
     def free(self, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d"]:
-        """Return the part of p orthogonal to span(ĝ_S)."""
+        """Return the part of p that is orthogonal to the rows of S."""
         return np.asarray(self.across(p) - self.inside(p))
 
     def residual(self, q: Float64[np.ndarray, "d"]) -> float:
-        """Return the residual |e| of (*) at q, increased by its rounding error."""
+        """Return an upper bound of |e| in (*), e = Σ_S c_j e^{−ĝ_j·q} ĝ_j − p̄_mm, which includes the rounding error."""
         rows, costs = self.constraints.rows[self.support], self.constraints.log_costs[self.support]
         terms = np.exp(costs - rows @ q)
         size = np.abs(rows) @ np.abs(q) + np.abs(costs) + 1
@@ -128,7 +128,10 @@ class FlowOffset:
         return float(np.linalg.norm(terms @ rows - self.direction)) + sums
 
     def growth(self, q: Float64[np.ndarray, "d"], begin: float) -> Callable[[float], float]:
-        """Return the map end ↦ 2 ∫ Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j} d log t, over log t from ``begin`` to ``end``."""
+        """Return the function that maps x to the integral of the second term of (*) over log t from ``begin`` to x.
+
+        The integrand is 2 Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j}.
+        """
         off = ~self.support
         excess = self.constraints.margins[off] - 1
         with np.errstate(over="ignore"):
@@ -147,10 +150,10 @@ class FlowOffset:
         return until
 
     def after(self, p: Float64[np.ndarray, "d"], rho: float, q: Float64[np.ndarray, "d"], delay: float = 0.0) -> float:
-        """Return a bound on |r| at norm ρ for the flow through p, with log t = ⟨p − q, p̄_mm⟩ + delay at p.
+        """Return a bound on |r| at norm ρ = ``rho`` for the flow through p, where r is the offset in (*).
 
-        The time at norm ρ is log t = ⟨p(t) − q − r, p̄_mm⟩ ≤ ρ − ⟨q, p̄_mm⟩ + |r|, so |r| enters its own bound. In any
-        case the part of r orthogonal to p̄_mm is at most ρ + |q|.
+        At p, log t = ⟨p − q, p̄_mm⟩ + ``delay``. The time at norm ρ satisfies log t = ⟨p(t) − q − r, p̄_mm⟩ ≤ ρ − ⟨q,
+        p̄_mm⟩ + |r|, so |r| enters its own bound. In any case the part of r orthogonal to p̄_mm is at most ρ + |q|.
         """
         begin = float((p - q) @ self.direction) + delay
         first = float(np.sum(self.across(p - q) ** 2)) + delay**2
@@ -163,7 +166,7 @@ class FlowOffset:
         return min(fixed_point_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
 
     def from_start(self, p: Float64[np.ndarray, "d"], rho: float) -> float:
-        """Return the least bound of the offset at norm ρ, for the flow from p, over a grid of the q that (*) allows."""
+        """Return a bound of the offset from the ray at norm ``rho`` for the flow from p: the least over a grid of q."""
         base = self.q + self.free(p)
         best = rho
         h = self.escape
@@ -178,9 +181,9 @@ class FlowOffset:
 
     @cached_property
     def escape(self) -> Float64[np.ndarray, "d"] | None:
-        """The shortest h ⟂ ĝ_S with h·ĝ_j ≥ 1 on the SVM-neighbours off S.
+        """The shortest h orthogonal to the rows of S with h·ĝ_j ≥ 1 on the SVM-neighbours that are not in S.
 
-        None if S contains all SVM-neighbours, or rounding leaves h without correct digits.
+        None if S contains all SVM-neighbours, or if rounding leaves h without correct digits.
         """
         without_dual = self.constraints.neighbours & ~self.support
         if not without_dual.any():
@@ -200,7 +203,10 @@ class FlowOffset:
         return h / smallest if smallest > 0 else None
 
     def contraction_bounds(self, p: Float64[np.ndarray, "r d"]) -> Float64[np.ndarray, "r"]:
-        """Return at each recorded point the least bound (**) from an earlier point; inf at the first, (r,)."""
+        """Return bounds of the distance |v| in (**) at recorded points p, (r,): the least over all earlier points.
+
+        The first recorded point has no earlier point, and the bound ∞.
+        """
         rows, support, k = self.constraints.rows, self.support, len(self.tangents)
         if k == 0:
             return np.where(np.arange(len(p)) > 0, 0.0, np.inf)
@@ -212,7 +218,7 @@ class FlowOffset:
             reach = (y + np.sqrt(y * (y + 8))) / 2
             tangential = rows[support] @ self.tangents.T
             stiffness = np.einsum("rs,sa,sb->rab", self.weights / (1 + reach), tangential, tangential)
-        # Points at which E is very large give no bound, because weights overflow.
+        # Earlier points at which E is very large give no bound, because e^E overflows.
         usable = np.isfinite(stiffness).all(axis=(1, 2)) & np.isfinite(pulls)
         values = np.linalg.eigvalsh(np.where(usable[:, None, None], stiffness, 0.0))
         sigma = np.maximum(values[:, 0] - 8 * k * EPS * values[:, -1], 0.0)
@@ -228,10 +234,11 @@ class FlowOffset:
         return np.where(before & ~np.isnan(bounds), bounds, np.inf).min(axis=0)
 
     def _energy(self, p: Float64[np.ndarray, "r d"]) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
-        """Return upper bounds of E(p) and of the speed |dp/dτ|, (r,) each.
+        """Return upper bounds of E(p) and of the speed |dp/dτ| in (**), (r,) each.
 
-        A point of norm ρ has the rounding error δ = 8 d eps ρ, which changes E by |Σ s_j ẑ_j| δ to first order. inf Φ
-        is at least the dual value at w, minus a term for the residual Σ w_j ẑ_j, which rounding makes nonzero.
+        A point of norm ρ has the rounding error δ = 8 d eps ρ, which changes E by |Σ s_j ẑ_j| δ to first order. The
+        infimum of Φ is at least the dual value at w, minus a term for the residual Σ w_j ẑ_j, which rounding makes
+        nonzero.
         """
         margins, costs = self.constraints.margins, self.constraints.log_costs
         z, u = self.across(p), p @ self.direction
@@ -252,11 +259,11 @@ class FlowOffset:
 
 
 def fixed_point_bound(squared: Callable[[float], float], first: float) -> float:
-    """Return the least b with b² ≥ squared(b), approached from below; inf if none is found.
+    """Return the least b with b² ≥ squared(b), approached from below; inf if the iteration does not converge.
 
     Args:
-        squared: an increasing function.
-        first: a lower bound of squared(0), from which the iteration begins.
+        squared: an increasing function of b.
+        first: a lower bound of squared(0), whose root is the first b.
     """
     bound = math.sqrt(first)
     for _ in range(ROUNDS):
@@ -270,5 +277,5 @@ def fixed_point_bound(squared: Callable[[float], float], first: float) -> float:
 
 
 def _rank(svm: MaxMargin) -> int:
-    """Return the exact rank of the rows of S."""
+    """Return the exact rank of the rows with a positive dual in some dual solution."""
     return int(fmpq_mat([svm.exact.row(i, t) for i, t in svm.exact_maximal_duals]).rank())

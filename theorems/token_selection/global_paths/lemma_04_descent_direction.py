@@ -1,6 +1,6 @@
 """Lemma 4: the max-margin direction is a descent direction everywhere.
 
-Main result: an explicit lower bound on −⟨∇L(p), p_mm⟩ at every p, attained for two tokens whose margins are 1.
+Main result: an explicit lower bound on −⟨∇L(p), p_mm⟩ at every p; equality holds for two tokens whose margin is 1.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 4.
 """
@@ -54,7 +54,7 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         −⟨∇L(p), p_mm⟩ ≥ (1/n) Σ_i |ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt),
 
-    where gap_i is γ_i,opt minus the common score of the other tokens.
+    where s_i are the softmax weights and gap_i is γ_i,opt minus the common score of the other tokens.
 
     Derivation. −⟨∇L(p), p_mm⟩ = (1/n) Σ_i |ℓ'_i| Cov_{s_i}(h, γ) with h_t = k_t·p_mm. As γ takes two values only,
     Cov(h, γ) = gap s_opt (1 − s_opt) (h_opt − h̄), h̄ the s-average of h over the other tokens, and h_opt − h_t ≥ 1 for
@@ -75,7 +75,7 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def log_climb(at: AttentionAt) -> Numbers:
-    """Return the logarithms of (1/n)|ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt), the terms of Lemma 4's bound, (b, n)."""
+    """Return log of (1/n)|ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt), the terms of the lower bound of Lemma 4, (b, n)."""
     factors = at.log_slopes + (log_gaps(at.problem) - np.log(exact(at.problem.n)))
     return factors + at.log_weight_of(at.problem.optimal) + at.log_complement(at.problem.optimal)
 

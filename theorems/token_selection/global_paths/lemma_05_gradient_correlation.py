@@ -1,6 +1,6 @@
-"""Lemma 5: for one input, no direction descends much faster than the max-margin direction.
+"""Lemma 5: for one input, −∇L has hardly a larger component along p than along the max-margin direction.
 
-Main result: the gradient correlation condition with an explicit π(p) that vanishes as ‖p‖ grows.
+Main result: ⟨∇L(p), p̄⟩ ≥ (1 + π) ⟨∇L(p), p̄_mm⟩ at every p with an explicit π(p), which vanishes as ‖p‖ grows.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 5.
 """
@@ -59,12 +59,13 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Effective form: R_π = ‖p_mm‖ log(T−1)/π. In other words, the inequality holds at every p ≠ 0 with π(p) = ‖p_mm‖
     log(T−1)/‖p‖ in place of π.
 
-    Derivation. With two score values, −⟨∇L(p), q⟩ = |ℓ'| gap s_opt(1 − s_opt) M(q) for every q, where M(q)
-    is the average of the margins (k_opt − k_t)·q over t ≠ opt with weights w_t ∝ e^{−m_t}, m_t = (k_opt −
-    k_t)·p. Gibbs' identity Σ w_t m_t = H(w) − log Σ e^{−m_t}, with H(w) ≤ log(T−1) and Σ e^{−m_t} ≥ e^{−min
-    m}, gives M(p/‖p‖) ≤ (min m + log(T−1))/‖p‖; no unit vector has a larger minimal margin than Θ = 1/‖p_mm‖, so
-    M(p/‖p‖) ≤ Θ + log(T−1)/‖p‖ = (1 + π(p)) Θ. And M(p_mm/‖p_mm‖) ≥ Θ because each margin of p_mm is at least 1. With T
-    = 2, π = 0. Both sides are divided by the gradient's scale e^{log_scale}.
+    Derivation. With two score values, which differ by the gap, −⟨∇L(p), q⟩ = |ℓ'| gap s_opt(1 − s_opt) M(q) for every
+    q, where s_opt is the weight of the optimal token and M(q) is the average of the margins (k_opt − k_t)·q over t ≠
+    opt with weights w_t ∝ e^{−m_t}, m_t = (k_opt − k_t)·p. Gibbs' identity Σ w_t m_t = H(w) − log Σ e^{−m_t}, with the
+    entropy H(w) ≤ log(T−1) and Σ e^{−m_t} ≥ e^{−min m}, gives M(p/‖p‖) ≤ (min m + log(T−1))/‖p‖; no unit vector has a
+    larger minimal margin than Θ = 1/‖p_mm‖, so M(p/‖p‖) ≤ Θ + log(T−1)/‖p‖ = (1 + π(p)) Θ. And M(p_mm/‖p_mm‖) ≥ Θ
+    because each margin of p_mm is at least 1. With T = 2, π = 0. Both sides are divided by the gradient's scale
+    e^{log_scale}.
     """
     problem = case.problem
     solution = solve_att_svm(problem, problem.optimal, under_test, CORRELATION, Form.EFFECTIVE).p

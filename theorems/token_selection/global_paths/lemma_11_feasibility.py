@@ -1,9 +1,9 @@
 """Lemma 11 (Lemma 2 of the main text): when the head lies in the range of Wᵀ, ATT-SVM is feasible.
 
-Main result: an explicit feasible p, checked over the rationals, and what its existence requires of the SVM solver.
+Main result: an explicit feasible p, checked over the rationals; so the SVM solver must find a solution that is no
+longer than p.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Section 2 (Lemma 2) and Appendix B,
-Lemma 11.
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 2 (Lemma 2) and Appendix B, Lemma 11.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Derivation. k_it·p = x_itᵀWᵀp, and Wᵀ(Wᵀ)⁺v = v for v in the range, so (k_i,opt − k_it)·(Wᵀ)⁺v = γ_i,opt
     − γ_it. The smallest margin of p is 1 exactly.
 
-    Everything is computed over the rationals: (Wᵀ)⁺v = W z for any z with WᵀW z = v. The problem under test has
-    correctly rounded keys. With m the exact smallest margin of p for the *rounded* keys, p/m is feasible for this
-    problem if m > 0. Then the implementation must not report infeasibility, and its solution must have margins of at
-    least 1 and be the projection of the origin onto the feasible set: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which
-    implies ‖p_mm‖ ≤ ‖p‖/m.
+    (·)⁺ is the pseudo-inverse. Everything is computed over the rationals: (Wᵀ)⁺v = W z for any z with WᵀW z = v. The
+    problem under test has correctly rounded keys. With m the exact smallest margin of p for the *rounded* keys, p/m is
+    feasible for this problem if m > 0. Then the implementation must not report infeasibility, and its solution must
+    have margins of at least 1 and be the projection of the origin onto the feasible set: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a
+    feasible p/m, which implies ‖p_mm‖ ≤ ‖p‖/m.
     """
     if case.dataset is None:
         yield undecided_claim(AT_LEAST_ONE, "the lemma needs tokens, head and W: give a dataset")
@@ -121,7 +121,10 @@ def least_norm_preimage(dataset: Dataset) -> list[fmpq] | None:
 
 
 def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fmpq]) -> tuple[fmpq, list[fmpq]]:
-    """Return the smallest exact score gap, and the exact margins (x_opt − x_t)ᵀWᵀw for all inputs and t ≠ opt."""
+    """Return the smallest exact score gap, and the exact margins (x_opt − x_t)ᵀWᵀw for all inputs and t ≠ opt.
+
+    ``w`` is a prompt, an entry per row of W.
+    """
     n, tokens, d = dataset.X.shape
     X = rational_matrix(dataset.X.reshape(n * tokens, d))
     head = rational_matrix(dataset.v[:, None])
@@ -133,7 +136,10 @@ def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fm
 
 
 def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims that the solution reported for the rounded keys exists, is feasible and not longer than p/m."""
+    """Yield the claims that the solution reported for the rounded keys exists, is feasible, and is not longer than p/m.
+
+    m is the smallest margin of p for these keys.
+    """
     n, tokens, d = problem.keys.shape
     logits = rational_matrix(problem.keys.reshape(n * tokens, d)) * fmpq_mat(d, 1, p)
     opt = problem.optimal

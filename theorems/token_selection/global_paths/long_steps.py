@@ -1,9 +1,11 @@
 """Gradient descent whose step size is at every step as large as the margin allows.
 
-With η ≤ 1/L_p a run from a large margin m hardly moves, since ∇L ~ e^{−m}. With the larger steps ‖p‖ grows by orders of
-magnitude, so bounds that hold for steps of any size along −∇L are claimed of these runs.
+With η ≤ 1/L_p a run from a start of large margin m hardly moves, since ∇L is of size e^{−m}. With the longer steps of
+this module ‖p‖ grows by orders of magnitude, so that the bounds that hold for steps of any length along −∇L are claimed
+over a wide range of norms.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 3 (which has similar long steps).
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 3
+(:mod:`theorems.token_selection.local_paths.cone_descent` takes similar steps).
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 STEPS = 120
 """The largest number of iterations."""
 FACTOR = 1e3
-"""The factor by which a run increases ‖p‖ if none of its steps is shortened."""
+"""The factor by which a run multiplies ‖p‖ if none of its steps is shortened."""
 KEPT = 0.5
-"""The largest share of the excess m(p) − log(2(T − 1)A) that a step may take away from the margin m(p)."""
+"""The share of the excess of the margin m(p) over log(2(T − 1)A) that a step must leave (A: the largest margin of
+p_mm).
+"""
 HALVINGS = 60
 """Largest number of times that a step is halved to keep the margin."""
 
@@ -37,11 +41,12 @@ Points = Float64[np.ndarray, "b d"]
 
 @dataclass(frozen=True, eq=False)
 class LongSteps:
-    """A sequence of t runs of gradient descent with one step each, every run from the end of the previous one.
+    """A descent of t steps from b starts, as t runs of one step, each from the end of the previous run.
 
     Attributes:
-        begins: the start of each step, (t, b, d).
-        points: the two iterates of each run, (2, b, d); of another shape where the implementation returned another run.
+        begins: the start of each step, t arrays (b, d).
+        points: the two iterates of each run, t arrays (2, b, d); the last array has another shape if the implementation
+            returned a run of another length.
         log_steps: log η of each step, (t, b).
     """
 
@@ -53,17 +58,17 @@ class LongSteps:
 def long_steps(
     constants: MarginConstants, under_test: Implementation, starts: Points, steps: int, claim: str
 ) -> LongSteps:
-    """Take steps as long as margins allow, but at most the shares of ‖p‖ that :func:`_shares` returns.
+    """Take steps of at most the lengths of :func:`_shares`, shortened where they would reduce the margin too much.
 
     Args:
-        constants: the rows and the margin that has to be kept.
+        constants: the rows k_i,opt − k_it and the margin that has to be kept.
         under_test: the implementation that takes the steps.
         starts: p(0), (b, d).
         steps: the number of steps.
-        claim: the name of the claim that is falsified where the gradient under test has no direction.
+        claim: the name of the claim that is falsified where the norm of the gradient under test is no finite number.
 
     Raises:
-        NotANumber: the gradient has no direction.
+        NotANumber: the norm of the gradient is no finite number.
     """
     problem, rows, region = constants.problem, value_of(constants.rows), float(value_of(constants.region))
     p, shares, begins, points, log_steps = starts, _shares(steps, len(starts)), [], [], []
@@ -93,9 +98,9 @@ def long_steps(
 
 
 def _shares(steps: int, runs: int) -> Float64[np.ndarray, "t b"]:
-    """Return ‖Δ‖/‖p‖ of each step s: constant for runs of even index, else falling like 1/s.
+    """Return the ratio of length and ‖p‖ for each step s: constant in runs of even index, else falling like 1/s.
 
-    The steps of a run together multiply ‖p‖ by :data:`FACTOR`.
+    All steps of a run together multiply ‖p‖ by :data:`FACTOR`.
     """
     even = np.full(steps, math.log(FACTOR) / steps)
     falling = 1 / (np.arange(steps) + 20.0)

@@ -1,7 +1,7 @@
 """The minimisers p̄(R) = argmin of L over ‖p‖ ≤ R that the optimiser under test computes.
 
-``regularization_path`` returns these minimisers to users; here they are compared with the path that
-:mod:`theorems.curves.followed_path` computes in another way.
+The function ``regularization_path`` returns such minimisers to users. Here they are compared with the path that
+:mod:`theorems.curves.followed_path` computes by Newton's method from a prediction (the *followed path*).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
 """
@@ -38,7 +38,7 @@ CONVERGED = "the optimiser reports convergence"
 ON_THE_SPHERE = premise("minimised-path-is-on-the-sphere")
 IS_LOWEST = premise("minimised-path-is-lowest", when=CONVERGED)
 OPTIMISER_PREMISES = (ON_THE_SPHERE, IS_LOWEST)
-"""The premises of a path that the optimiser under test returned."""
+"""The names of the premises that the optimiser's points are minimisers."""
 
 RADII = 2
 """Number of radii at which the optimiser is run: the first and the middle radius of the followed path."""
@@ -46,10 +46,10 @@ RADII = 2
 
 @dataclass(frozen=True, eq=False)
 class OptimiserPath:
-    """The minimisers that the optimiser under test returned at some radii of the followed path.
+    """The minimisers that the optimiser under test returned at some radii at which the path was followed, too.
 
     Attributes:
-        followed_to: the points of the followed path at these radii.
+        followed_to: the points of the followed path (:mod:`theorems.curves.followed_path`) at these radii.
         path: the path that the optimiser returned.
         under_test: the implementation whose optimiser returned the path.
     """
@@ -79,7 +79,9 @@ class OptimiserPath:
         return implementation[regularization_path](problem, radii, max_margin=svm)
 
     def premises(self) -> Iterator[Claim]:
-        """Yield the claims that minimisers lie on their spheres and have at most the risk of R p̄_mm and of the path.
+        """Yield the claims that the minimisers lie on spheres ‖p‖ = R, and that no known point there has a lower risk.
+
+        The known points are R p̄_mm and the point of the followed path.
 
         Raises:
             Ended: a minimiser is not on its sphere, or is missing although the reference finds a minimiser.
@@ -108,7 +110,7 @@ class OptimiserPath:
         branch = f"a minimum found at {self.good.size} of {len(radii)} radii"
         radii = radii[self.good]
         deviation = np.abs(norm(exact(self.points), axis=1) - radii)
-        # The optimiser computes a point as height · p̄_mm + offset, the height as a square root.
+        # The optimiser computes a point as h · p̄_mm + offset, with a square root h.
         allowed = exact(np.zeros(len(radii))).widen(8 * EPS * radii)
         on = at_least(ON_THE_SPHERE, Form.EXACT, allowed, deviation, scale=radii, points="radius")
         yield replace(on, branch=branch)
@@ -133,7 +135,7 @@ class OptimiserPath:
 
     @property
     def offsets(self) -> Float64[np.ndarray, "two g e"]:
-        """The offsets of the minimisers from the ray, in units of ‖p_mm‖: as reported, and computed from the points."""
+        """The minimisers' offsets from the ray of p_mm, in units of ‖p_mm‖: as reported, and computed from points."""
         sphere = self.followed_to[0].sphere
         reported = tangential(self.path.offsets[self.good], sphere.svm.direction, sphere.basis) / sphere.svm.norm
         return np.stack([reported, [sphere.coordinates(p) for p in self.points]])
@@ -145,7 +147,7 @@ class OptimiserPath:
 
     @property
     def rounding(self) -> Float64[np.ndarray, "g"]:
-        """A bound of the rounding error of the difference between a minimiser's offset and the predicted one, (g,)."""
+        """Bounds of the rounding error of the difference between a minimiser's offset and the predicted one, (g,)."""
         return np.array([f.rounding for f in self.at])
 
     @property
@@ -154,7 +156,7 @@ class OptimiserPath:
         return np.array([f.rho * f.sphere.svm.norm for f in self.followed_to])
 
     def _lowest(self) -> Claim:
-        """Return the claim that the minimisers have no more risk than R p̄_mm and the followed path."""
+        """Return the claim that a minimiser has at most the risk of R p̄_mm and of the point of the followed path."""
         others: list[Any] = []
         minimisers: list[Any] = []
         for f, p in zip(self.at, self.points, strict=True):

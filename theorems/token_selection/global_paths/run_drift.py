@@ -26,12 +26,12 @@ from theorems.rounding.descent_steps import starts_claim, steps_claim
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Iterates and steps of b runs, with their drift by rounding.
+    """Iterates and steps of b runs, with bounds of the rounding errors that their steps have accumulated (the drift).
 
     Attributes:
-        p: p(0) … p(t), floats, (t + 1, b, d).
+        p: the iterates p(0) … p(t) as bounded arrays without error, (t + 1, b, d).
         moved: the steps p(s+1) − p(s), (t, b, d).
-        drift: for every t, the sum of the bounds of ‖Δ + η∇L‖ over the steps Δ up to t, (t, b).
+        drift: after each step, the sum of the bounds of ‖Δ + η∇L‖ over the steps Δ so far, (t, b).
     """
 
     p: Numbers
@@ -59,10 +59,10 @@ def run_premises(
         trajectory: the trajectory that was returned.
         starts: p(0), (b, d).
         steps: the requested number of steps.
-        step: an array with log η per start; or, as a float, the length of every normalized step.
+        step: log η of each start, as an array; or the length of every normalized step, as a float.
         names: the names of two premises: that the run has these starts and this number of steps, and that each iterate
         is one step from the previous iterate.
-        first: the name of the claim that is undecided where a step overflows.
+        first: the name of the conclusion's claim that is undecided where a step overflows.
 
     Raises:
         Ended: the trajectory does not have these starts and steps.
@@ -91,7 +91,8 @@ def step_premises(
         problem: keys, scores, loss.
         under_test: the implementation whose gradient is followed.
         points: the iterates, (t + 1, b, d).
-        step: an array with log η per start, or per step and start; or, as a float, the length of every normalized step.
+        step: log η of each start, or of each step and start, as an array; or the length of every normalized step, as a
+            float.
         is_a_step: the name of the claim.
 
     Raises:
@@ -108,7 +109,7 @@ def step_premises(
     yield steps_claim(is_a_step, before, after, gradient, log_scale, log_step, normalized=normalized)
     moved = after - before
     if normalized:
-        # |g/|g| − h/|h|| ≤ 2|g − h|/|g|, and at most 2 in any case.
+        # The directions of gradients g and h differ by ‖g/‖g‖ − h/‖h‖‖ ≤ 2‖g − h‖/‖g‖, and at most by 2.
         direction_error = 2 * norm(gradient.error, axis=-1) / np.maximum(norm(gradient.value, axis=-1), EPS)
         of_gradient = step * np.fmin(direction_error, 2.0)
         logs = np.full(before.shape[:-1], float(problem.d))
@@ -122,5 +123,5 @@ def step_premises(
 
 
 def widen(x: Numbers, by: Float64[np.ndarray, "t b"]) -> Numbers:
-    """Return a bounded array with its error widened; a plain array is returned unchanged."""
+    """Return a bounded array with its error bounds increased by ``by``; a plain array is returned unchanged."""
     return x.widen(by) if isinstance(x, Bounded) else x

@@ -1,7 +1,8 @@
 """Theorem 1: the regularization path turns to the max-margin direction of the optimal tokens.
 
-Main results: explicit bounds on the cosine with p_mm and on the margin over a whole sublevel set; the path at radii up
-to 1e6, where 1 − cos falls like R⁻²; the path's offset from the ray of p_mm, at finite radii and in closed form.
+Main results: lower bounds on the margin and on the cosine with p_mm for every p of norm at most R whose risk is at most
+that of R p̄_mm (a *sublevel set*); the path at radii up to 1e6, where 1 − cos falls like R⁻²; the offset of the path
+from the ray of p_mm, at finite radii and, in the limit, in closed form.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1, Appendix B.2.
 """
@@ -109,19 +110,21 @@ PATH_CLAIMS = (
     RATE,
     LOG_RATE,
 )
-"""The claims of :func:`on_the_path`."""
+"""The claims that :func:`on_the_path` makes."""
 
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""The values of RΘ/κ at which sublevel sets are searched."""
+"""The radii R of the sublevel sets as values of RΘ/κ, with the margin Θ of p̄_mm and the κ of :func:`log_kappa`."""
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
-"""The values of RΘ to which the path is followed."""
+"""The radii R up to which the path is followed, as values of RΘ, with the margin Θ of p̄_mm."""
 LARGEST_KAPPA = 1e5
-"""The largest κ at which the path turns to p̄_mm within :data:`PATH_RADII`."""
+"""The largest κ (:func:`log_kappa`) at which the path turns to p̄_mm within :data:`PATH_RADII`."""
 LARGEST_ROUNDING = 1e-3
-"""The largest rounding error of an exponent at which the path is followed; if ‖p_mm‖ is large, it excludes large radii.
+"""The largest rounding error of an exponent at which the path is followed; if ‖p_mm‖ is large, this bound excludes
+large radii.
 """
 STALLED = 1e-8
-"""The relative size of Newton steps at which the optimiser may end, see :data:`PATH_OPTIMISER`."""
+"""The relative size of Newton steps at which the optimiser may end; the tolerance :data:`PATH_OPTIMISER` allows for it.
+"""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
@@ -153,30 +156,31 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Then the regularization path p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm. Write Θ = 1/‖p_mm‖, ρ = RΘ.
 
-    **Effective.** Let κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)) with c_max, c_min bounds of |ℓ'| on the score
-    range and Γ_max, Γ_min the extreme gaps γ_i,opt − γ_it. For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm) has
-    all margins (k_i,opt − k_it)·p ≥ ρ − κ and cos(p, p_mm) ≥ 1 − κ/ρ.
-    *Derivation.* Put δ_i = Σ_t s_it (γ_i,opt − γ_it); the mean value theorem gives
-    c_min δ_i ≤ ℓ(γ_i,opt − δ_i) − ℓ(γ_i,opt) ≤ c_max δ_i. At R p̄_mm every margin is ≥ ρ, so s_it ≤ e^{−ρ} and
-    L − L_opt ≤ c_max Γ_max (T−1) e^{−ρ}. At p let a be the smallest margin, in input i: then
-    1 − s_i,opt ≥ e^{−a}/(1 + e^{−a}) ≥ e^{−max(a,0)}/2, so L − L_opt ≥ c_min Γ_min e^{−max(a,0)}/(2n). Together
-    max(a, 0) ≥ ρ − κ > 0, hence a ≥ ρ − κ. Now p/a is feasible for the SVM, and p_mm is the projection of 0 onto
-    the feasible set: ⟨p/a, p_mm⟩ ≥ ‖p_mm‖². So cos ≥ a‖p_mm‖/‖p‖ ≥ a/ρ ≥ 1 − κ/ρ.
+    **Effective.** Let κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)) with c_max, c_min bounds of |ℓ'| on the score range
+    and Γ_max, Γ_min the extreme gaps γ_i,opt − γ_it. For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm) has all
+    margins (k_i,opt − k_it)·p ≥ ρ − κ and cos(p, p_mm) ≥ 1 − κ/ρ. *Derivation.* With the softmax weights s_it put δ_i =
+    Σ_t s_it (γ_i,opt − γ_it); the mean value theorem gives c_min δ_i ≤ ℓ(γ_i,opt − δ_i) − ℓ(γ_i,opt) ≤ c_max δ_i. At R
+    p̄_mm every margin is ≥ ρ, so s_it ≤ e^{−ρ} and L − L_opt ≤ c_max Γ_max (T−1) e^{−ρ}. At p let a be the smallest
+    margin, in input i: then 1 − s_i,opt ≥ e^{−a}/(1 + e^{−a}) ≥ e^{−max(a,0)}/2, so L − L_opt ≥ c_min Γ_min
+    e^{−max(a,0)}/(2n). Together max(a, 0) ≥ ρ − κ > 0, hence a ≥ ρ − κ. Now p/a is feasible for the SVM, and p_mm is
+    the projection of 0 onto the feasible set: ⟨p/a, p_mm⟩ ≥ ‖p_mm‖². So cos ≥ a‖p_mm‖/‖p‖ ≥ a/ρ ≥ 1 − κ/ρ.
 
-    **Effective, from the duals.** With c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it), w_j = λ_j/Σλ, x = (T−1)e^{−(ρ−κ)} and b of
-    :func:`theorems.rounding.approximations.bend`, which is 0 where ℓ is convex:
-    ‖p‖Θ cos(p, p_mm) ≥ Σ_j w_j log(c_j/w_j) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt).
-    *Derivation.* Input i loses δ_i ≤ Γ_i min(x, 1), Γ_i the range of its scores, so n(L − L_opt) ≥ Σ c_j s_j e^{−b
-    min(x,1)} (convexity, or :meth:`.loss.Loss.steepening`), and s_j ≥ e^{−a_j}/(1 + x). Jensen's inequality: log Σ c_j
-    e^{−a_j} ≥ −Σ w_j a_j + Σ w_j log(c_j/w_j), and Σ λ_j a_j = ⟨p_mm, p⟩, Σλ = ‖p_mm‖² are KKT.
+    **Effective, from the duals.** Let j run over the pairs (i, t) with t ≠ opt_i, and let λ_j be the duals of p_mm and
+    a_j the margins of p. With c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it), w_j = λ_j/Σλ, x = (T−1)e^{−(ρ−κ)} and b of
+    :func:`theorems.rounding.approximations.bend`, which is 0 where ℓ is convex: ‖p‖Θ cos(p, p_mm) ≥ Σ_j w_j
+    log(c_j/w_j) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt). *Derivation.* Input i loses δ_i ≤ Γ_i min(x, 1),
+    Γ_i the range of its scores, so n(L − L_opt) ≥ Σ c_j s_j e^{−b min(x,1)} (convexity, or
+    :meth:`.loss.Loss.steepening`), and s_j ≥ e^{−a_j}/(1 + x). Jensen's inequality: log Σ c_j e^{−a_j} ≥ −Σ w_j a_j + Σ
+    w_j log(c_j/w_j), and Σ λ_j a_j = ⟨p_mm, p⟩, Σλ = ‖p_mm‖² are KKT.
 
     **Limit.** Let F_ρ be the function of a tangent y that the path minimises on the sphere
     (:mod:`theorems.curves.reduced_program`). On the path, 1 − cos ≤ (F_ρ(y') − D)/ρ for *every* tangent y', D = Σ w_j
     log(c_j/w_j) (or the minimum of F_∞, which is the largest D over all duals), because the Jensen step above gives
     F_ρ(y) ≥ D + ρ(1 − cos) on the sphere. With y' near the minimiser the bound is |o|²/(2ρ²)(1 + o(1)), o the path's
     offset. If some SVM-neighbour has dual zero in every dual solution there is no minimiser of F_∞; then y' = y_S + h
-    log ρ, with h·ĝ_j ≥ 1 on these neighbours and 0 on the others, shows |y_ρ|² ≤ |y_S + h log ρ|² + O(1): 1 − cos =
-    O((log ρ/ρ)²). Otherwise log(1 − cos) falls with slope −2 in log ρ.
+    log ρ, y_S a minimiser for the other neighbours, h·ĝ_j ≥ 1 for the row ĝ_j = ‖p_mm‖(k_i,opt − k_it) of a neighbour
+    with dual zero and 0 for the others, shows |y_ρ|² ≤ |y_S + h log ρ|² + O(1): 1 − cos = O((log ρ/ρ)²). Otherwise
+    log(1 − cos) falls with slope −2 in log ρ.
 
     **Sharp.** The tangential part of p̄(R) is argmin F_ρ at every radius. As ρ → ∞ it tends to argmin F_∞; for linearly
     independent neighbours with rows G and positive duals this is G⁺ log(c/λ) less its component along p_mm. The error
@@ -210,10 +214,19 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     radius_index: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """Yield the effective claims at points of sublevel sets.
+    """Yield the effective claims at points p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm), RΘ = ``rhos[radius_index]``.
 
-    Rounding leaves open whether the risk at a point p of the ball exceeds that at R p̄_mm, by a factor of at most e^o.
-    Such a point belongs to the sublevel set of RΘ − o, so the bounds are claimed with RΘ − o in place of RΘ.
+    Rounding leaves open whether the risk at a point p exceeds that at R p̄_mm by up to a factor e^o. As such a point
+    belongs to the sublevel set for RΘ − o, the bounds are claimed with RΘ − o in place of RΘ.
+
+    Args:
+        problem: keys, scores, loss.
+        under_test: the implementation that computes the risk.
+        svm: the solution p_mm.
+        kappa: κ of :func:`log_kappa`.
+        rhos: the values of RΘ, (r,).
+        points: the points p, (m, d).
+        radius_index: the index of each point's radius, (m,).
     """
     p, p_mm, rho, options = (
         exact(points),
@@ -241,7 +254,7 @@ def in_sublevel_sets(
 
 @section
 def on_the_path(path: FollowedPath) -> Iterator[Claim]:
-    """Yield the limit and sharp claims at every radius ρ of the followed path, whose offset from the ray is o."""
+    """Yield the limit and sharp claims at the radii ρ of the followed path; o is its offset from the ray of p_mm."""
     yield from premises(path)
     rho, size, one_minus = path.rho, path.size, path.one_minus_cosine
     noise = (size * path.rounding + path.rounding**2) / rho**2 + path.value_rounding / rho
@@ -267,7 +280,7 @@ def on_the_path(path: FollowedPath) -> Iterator[Claim]:
 
 
 def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
-    """Claim the offset's limit, o → argmin F_∞, and its first correction in 1/ρ, at radii that have an error bound."""
+    """Claim o → argmin F_∞ for the path's offset o, with its first correction in 1/ρ, where an error bound exists."""
     limit, independent = path.limit, path.svm.independent
     if not (path.far[2] or independent):
         yield undecided_claim(OFFSET_LIMIT, "Newton's method on the limit program did not converge", Form.SHARP)
@@ -281,7 +294,8 @@ def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
     corrections = [f.sphere.reduced.correction(limit) for f in path.at]
     near = [k for k, (_, rest) in enumerate(corrections) if np.isfinite(rest)]
     if not near:
-        # A token with margin 1 + 3e-9, say, still matters at these radii: only the claim at finite radii is made.
+        # A token that has a margin of 1 + 3e-9 at p_mm, say, still matters at these radii: nothing is claimed of the
+        # limit.
         return
     differences = np.array([path.at[k].followed - limit for k in near])
     first, rest = np.array([corrections[k][0] for k in near]), np.array([corrections[k][1] for k in near])
@@ -302,9 +316,10 @@ def rate(
     size: float,
     error: Float64[np.ndarray, "r"],
 ) -> Iterator[Claim]:
-    """Claim that the slope of log(1 − cos) in log ρ is −2.
+    """Claim that log(1 − cos) falls with slope −2 in log ρ along the path; ``size`` is the limit of |o|, o the offset.
 
-    An error e of the offset o changes log(1 − cos) by at most 2 log((|o|+e)/(|o|−e)).
+    ``error`` are bounds of the error of o at each radius. An error e changes log(1 − cos) by at most 2
+    log((|o|+e)/(|o|−e)).
     """
     usable = error < size / 2
     if usable.sum() < 2:
@@ -328,9 +343,10 @@ def optimiser_claims(path: OptimiserPath) -> Iterator[Claim]:
 
 
 def log_kappa(problem: Problem) -> Numbers:
-    """Return κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), computed from logarithms so that nothing overflows.
+    """Return κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), as a sum of logarithms, so that nothing overflows.
 
-    c_max and c_min bound |ℓ'| on the score range; Γ_max and Γ_min are the extreme gaps γ_i,opt − γ_it, t ≠ opt_i.
+    c_max and c_min are bounds of |ℓ'| on the score range; Γ_max and Γ_min are the largest and the smallest gap γ_i,opt
+    − γ_it, t ≠ opt_i.
     """
     others = np.arange(problem.T) != problem.optimal[:, None]
     log_gaps: Any = np.log(exact(problem.scores.max(axis=1))[:, None] - problem.scores)[others]
@@ -341,7 +357,11 @@ def log_kappa(problem: Problem) -> Numbers:
 
 
 def dual_value(problem: Problem, svm: MaxMargin) -> Numbers:
-    """Return D(w) = Σ w_j log(c_j/w_j), at most log Σ c_j e^{−g_j·y} for every y ⊥ p_mm (Jensen, Σ w_j g_j ∥ p_mm)."""
+    """Return D(w) = Σ w_j log(c_j/w_j) for the normalized duals w_j = λ_j/Σλ of p_mm and the costs c_j.
+
+    c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it) for j = (i, t). D(w) is at most log Σ c_j e^{−g_j·y} for every y ⊥ p_mm, g_j =
+    k_i,opt − k_it (Jensen's inequality; Σ w_j g_j is parallel to p_mm).
+    """
     support, best = svm.duals > 0, exact(problem.scores.max(axis=1))[:, None]
     duals: Any = with_rounding(svm.duals[support])
     w = duals / np.sum(duals)
@@ -358,7 +378,7 @@ def _follow_path(
     kappa: float,
     rng: np.random.Generator,
 ) -> FollowedPath:
-    """Return the path at the radii beyond κ at which float64 resolves it."""
+    """Return the path at the radii R at which the optimal tokens dominate and float64 resolves the path."""
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ, out of reach of {PATH_RADII[-1]:g}"
         raise Undecided(PATH_CORRELATION, why, Form.LIMIT)

@@ -1,8 +1,8 @@
 """Theorem 2: from any start gradient descent diverges, and for one input it turns to the max-margin direction.
 
-Main results: at every iterate of gradient descent, bounds on the progress along p_mm, on ‖p‖ (like log t) and, for one
-input, on the correlation with p_mm; along the gradient flow to norms of 1e6, an a-priori bound 1 − cos = O(‖p‖^{−2})
-and the predicted offset.
+Main results: at every iterate of gradient descent, bounds on the progress along p_mm, on ‖p‖ (which grows like log t)
+and, for one input, on the correlation with p_mm; along the gradient flow up to norms of 1e6, an a-priori bound 1 − cos
+= O(‖p‖^{−2}) and the predicted offset from the ray of p_mm.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2, Appendix B.3; :mod:`.flow_offset`.
 """
@@ -58,9 +58,11 @@ GRADIENT_FLOW = tolerance(
     " flow; the last term is the rounding of a point of norm ‖p‖; rtol is 1e-9 for n > 1",
 )
 LARGEST_LOGARITHM = 1e6
-"""The largest logarithm whose exponential still has ten digits."""
+"""The largest |log x| for which x, computed as the exponential of log x, still has ten digits."""
 FLOW_RELATIVE = 1e-12
-"""The relative tolerance of the flow's solver for n = 1, where the offset from the ray of p_mm is compared."""
+"""The relative tolerance of the flow's solver for n = 1, small because the offset of p from the ray of p_mm is
+compared.
+"""
 
 ONE_INPUT = Condition("n = 1", lambda case: bool(case.problem.n == 1))
 CLIMBS = sharper("climbs-to-max-margin")
@@ -117,8 +119,9 @@ def _cases() -> SearchStrategy[Case]:
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumptions A and B hold and p_mm = p_mm(opt) exist.
 
-    Gradient descent with η ≤ 1/L_p from any p(0) has ‖p(t)‖ → ∞; if n = 1 also p(t)/‖p(t)‖ → p̄_mm. Write
-    w = ⟨p, p_mm⟩, u = ⟨p, p̄_mm⟩, D = max‖k_i,opt − k_it‖.
+    Gradient descent with η ≤ 1/L_p from any p(0) has ‖p(t)‖ → ∞; if n = 1 also p(t)/‖p(t)‖ → p̄_mm. Write w = ⟨p, p_mm⟩,
+    u = ⟨p, p̄_mm⟩, D = max‖k_i,opt − k_it‖, gap_i = γ_i,opt − the common score of the other tokens of input i, s_i for
+    the softmax weights and c_i for the least |ℓ'| on the scores of input i.
 
     **Effective, any n.** Lemma 4: w(t+1) − w(t) ≥ (η/n) Σ_i |ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt) > 0. Moreover
     w(t) ≥ w(0) + log(1 + D²βt)/D² with β = η e^{−D‖p(0)‖} (1/n)Σ c_i gap_i/(4(T−1)), hence ‖p(t)‖ ≥ Θ w(t) → ∞.
@@ -143,13 +146,14 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     p_mm. The claims include that the curve is this flow: it begins at the start, the gradient at its recorded points is
     the one under test, and pieces between them, integrated again by another method, end at the next recorded point
     (:mod:`theorems.curves.flow_chords`). The norm reaches 1e6 (1e5 or 1e4 where float64 resolves no more), because w
-    rises by at least s/D along an arc of length s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B
-    computed only from the data and p(0) (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive
-    dual.
+    rises by at least s/D along an arc of length s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with a bound
+    B of the offset from the ray computed only from the data and p(0) (:mod:`.flow_offset`); B grows like log ρ if an
+    SVM-neighbour has no positive dual.
 
-    **Sharp**, n = 1. Within span(G_S), S the support of the duals, the offset from the ray tends to the q with G_S q =
-    −log(λ/Σλ), which is also the limit for the regularization path. Orthogonally to span(G_S) the offset tends to a
-    point that differs from the part of p(0) there by the pull of the rows outside S.
+    **Sharp**, n = 1. Let S be the neighbours with positive duals λ, and G_S their rows k_opt − k_t. Within span(G_S)
+    the offset from the ray tends to the q with G_S q = −log(λ/Σλ), which is also the limit for the regularization path.
+    Orthogonally to span(G_S) the offset tends to a point that differs from the part of p(0) there by the pull of the
+    rows outside S.
     """
     problem = case.problem
     svm = yield from certify(problem, problem.optimal, under_test)
@@ -173,7 +177,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @section
 def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
-    """Yield the effective claims at every iterate that the descent evaluates."""
+    """Yield the effective claims at every iterate at which the descent evaluates the gradient."""
     yield from premises(descent)
     problem, at, log_step = descent.problem, descent.at, descent.log_step
     log_climbs = log_climb(at)
@@ -183,7 +187,7 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
         raise Undecided(CLIMBS, why, Form.EFFECTIVE)
     p_mm, iterate, drifted = with_rounding(svm.p), {"points": "iterate"}, {"points": "iterate", "why": DESCENT_ROUNDING}
 
-    # −⟨∇L, p_mm⟩ ≥ (1/n) Σ_i |ℓ'| gap_i s_i,opt (1 − s_i,opt), both sides in units of the gradient.
+    # Both sides of −⟨∇L, p_mm⟩ ≥ (1/n) Σ_i |ℓ'| gap_i s_i,opt (1 − s_i,opt) are in units of the gradient.
     climbs = np.sum(np.exp(log_climbs - at.log_scale[:, None]), axis=1)
     yield at_least(CLIMBS, Form.EFFECTIVE, descent.direction @ p_mm, climbs, **iterate)
 
@@ -193,14 +197,15 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
     least_norms = (w[0] + climbed) / norm(p_mm)
     yield at_least(NORM_GROWS, Form.EFFECTIVE, norm(p, axis=-1)[1:], least_norms[1:], **drifted)
 
-    # η (L(p(0)) − L_opt) ≥ ½ Σ_s ‖Δ_s‖².
+    # η (L(p(0)) − L_opt) ≥ ½ Σ_s ‖Δ_s‖² for the steps Δ_s.
     lengths, drop = norm(descent.increments, axis=-1), descent.drop(SUMMABLE)
     half_squares = np.sum(lengths * lengths, axis=0) / 2
     yield at_least(SUMMABLE, Form.EFFECTIVE, drop, half_squares, why=DESCENT_ROUNDING, points="start")
     if problem.n > 1:
         return
 
-    # ⟨Δ, p̄_mm⟩ (‖p‖ + λ) ≥ ⟨Δ, p⟩, divided by the step size; then the sum from the first p with ‖p‖ + λ > 0 on.
+    # ⟨Δ, p̄_mm⟩ (‖p‖ + λ) ≥ ⟨Δ, p⟩ for a step Δ, divided by the step size, with λ = ‖p_mm‖ log(T−1); then the sum of
+    # these inequalities from the first p with ‖p‖ + λ > 0 on.
     lag = norm(p_mm) * np.log(exact(problem.T - 1))
     towards = descent.direction @ p_mm / norm(p_mm) * (norm(exact(at.points), axis=-1) + lag)
     yield at_least(CORRELATION_STEP, Form.EFFECTIVE, towards, np.vecdot(descent.direction, at.points), **iterate)
@@ -215,7 +220,10 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
 
 @section
 def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iterator[Claim]:
-    """Claim ⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, which follows from ‖∇L‖ ≤ −D⟨∇L, p_mm⟩."""
+    """Claim ⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, which follows from ‖∇L‖ ≤ −D⟨∇L, p_mm⟩.
+
+    D is the largest ‖k_i,opt − k_it‖.
+    """
     yield from premises(descent)
     least = exact(descent.length) * descent.times / reach(descent.problem)
     yield at_least(
@@ -224,7 +232,10 @@ def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iter
 
 
 def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
-    """Claim that the flow reaches the requested norm, and w(s) − w(0) ≥ s/D at arc length s."""
+    """Claim that the flow reaches the requested norm, and that ⟨p, p_mm⟩ rises by at least s/D on an arc of length s.
+
+    D is the largest ‖k_i,opt − k_it‖.
+    """
     yield from premises(followed)
     yield from followed.diverges()
     flow, w = followed.flow, followed.flow.points @ svm.p
@@ -241,9 +252,10 @@ def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
 
 
 def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
-    """Yield the claims for n = 1 about the flow's offset z from the ray of p_mm, at each recorded norm ρ.
+    """Yield the claims for n = 1 about z, the flow's offset from the ray of p_mm, at each recorded norm ρ.
 
-    Lengths are in units of ‖p_mm‖; :mod:`.flow_offset` derives the bound B and the limit q.
+    Lengths are in units of ‖p_mm‖; :mod:`.flow_offset` derives the bound B of |z| and the limit q of its part in the
+    span of the neighbours' rows.
     """
     offsets = FlowOffset.of(Constraints.of(followed.problem, svm), svm)
     if not offsets.solved:
@@ -255,12 +267,12 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
     noise = solver + 8 * followed.problem.d * EPS * rho
     flow: dict[str, Any] = {"why": GRADIENT_FLOW, "points": "recorded norm"}
 
-    # B(p(0), ρ) ≥ |z|: 1 − cos = 1 − √(1 − |z|²/ρ²).
+    # The bound B(p(0), ρ) ≥ |z| implies one on 1 − cos = 1 − √(1 − |z|²/ρ²).
     bound = np.array([offsets.from_start(p[0], r) for r in rho[1:]])
     yield at_least(FLOW_CORRELATION, Form.LIMIT, bound, size[1:], rounding=solver[1:], scale=large[1:], **flow)
 
-    # From each recorded point far out to the next, z stays near its limit: q plus the part of p orthogonal to
-    # span(G_S).
+    # From each distant recorded point to the next, z stays near q plus the part of p orthogonal to span(G_S), which is
+    # the limit of z up to the pull of tokens outside S.
     late = np.flatnonzero(rho >= max(100.0, 10 * rho[0]))
     k, after = late[:-1], late[1:]
     limits = [offsets.q + offsets.free(p[j]) for j in k]
@@ -268,22 +280,25 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
     distances = np.array([np.linalg.norm(z[j + 1] - offsets.across(q)) for j, q in zip(k, limits, strict=True)])
     yield at_least(OFFSET_KEPT, Form.SHARP, remaining, distances, rounding=noise[after], scale=large[after], **flow)
 
-    # Within span(G_S): |z − q| is at most the bound (**).
+    # The part of z − q in span(G_S) is at most the bound (**) of flow_offset.
     least = np.minimum(offsets.contraction_bounds(p), rho + float(np.linalg.norm(offsets.q)))[late]
     inside = np.linalg.norm(offsets.inside(p[late] - offsets.q), axis=1)
     yield at_least(OFFSET_CLOSED_FORM, Form.SHARP, least, inside, rounding=noise[late], scale=large[late], **flow)
 
 
 def reach(problem: Problem) -> Numbers:
-    """Return D = max ‖k_i,opt − k_it‖."""
+    """Return D = max ‖k_i,opt − k_it‖, the largest difference of keys of an optimal and another token."""
     return np.max(np.linalg.norm(key_rows(problem, problem.optimal), axis=2))
 
 
 def log_rate(problem: Problem, start_norm: Any) -> Numbers:
-    """Return log(β/η), β/η = e^{−D‖p(0)‖} (1/n) Σ_i c_i gap_i / (4(T−1)), c_i the least |ℓ'| on the scores of input i.
+    """Return log(β/η) for the step size η and the β of Theorem 2: β/η = e^{−D‖p(0)‖} (1/n) Σ_i c_i gap_i / (4(T−1)).
 
-    s(1 − s) = o/(1 + o)² for the odds o = Σ_{t≠opt} e^{−a_t} against the optimal token. As |a_t| ≤ D‖p‖, |log o| ≤ D‖p‖
-    + log(T−1), and o/(1 + o)² = 1/(2 + 2 cosh log o) ≥ e^{−|log o|}/4.
+    c_i is the least |ℓ'| on the scores of input i, gap_i its score gap, D the value of :func:`reach`.
+
+    Let a_t be the margins of p in an input, and o = Σ_{t≠opt} e^{−a_t} the odds against the optimal token, whose weight
+    s has s(1 − s) = o/(1 + o)². As |a_t| ≤ D‖p‖, |log o| ≤ D‖p‖ + log(T−1), and o/(1 + o)² = 1/(2 + 2 cosh log o) ≥
+    e^{−|log o|}/4.
     """
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
     floors = np.array([problem.loss.log_floor(float(a), float(b)) for a, b in zip(low, high, strict=True)])
@@ -292,16 +307,19 @@ def log_rate(problem: Problem, start_norm: Any) -> Numbers:
 
 
 def climb_bound(problem: Problem, log_beta: Any, steps: Any) -> Numbers:
-    """Return log(1 + D² β t)/D², the lower bound of ⟨p(t) − p(0), p_mm⟩, shape (r, b)."""
+    """Return log(1 + D² β t)/D², the lower bound of ⟨p(t) − p(0), p_mm⟩ after t = ``steps`` steps, shape (r, b).
+
+    D and β are those of :func:`reach` and :func:`log_rate`.
+    """
     D = reach(problem)
     return np.logaddexp(0.0, 2 * np.log(D) + log_beta + np.log(exact(steps))[:, None]) / (D * D)
 
 
 def correlation_deficit(norms: Any, lengths: Any, lag: Any) -> Any:
-    """Return the most by which ⟨p(t) − p(b), p̄_mm⟩ falls short of ‖p(t)‖ − ‖p(b)‖ for n = 1, shape (r, b).
+    """Return the most by which ⟨p(t) − p(b), p̄_mm⟩ falls short of ‖p(t)‖ − ‖p(b)‖ for n = 1, for every t.
 
-    This is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ_{b≤s<t} ‖p(s+1) − p(s)‖²/(2(‖p(s)‖ + λ)), λ = ‖p_mm‖ log(T−1).
-    b = 0, or 1 where ‖p(0)‖ + λ = 0 (the first step of such a start is along p_mm itself).
+    This is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ_{b≤s<t} ‖p(s+1) − p(s)‖²/(2(‖p(s)‖ + λ)), with λ = ``lag`` = ‖p_mm‖
+    log(T−1). Here b = 0, or b = 1 where ‖p(0)‖ + λ = 0: the first step of such a start is along p_mm itself.
     """
     shifted = norms + lag
     positive = value_of(shifted)[:-1] > 0

@@ -1,7 +1,7 @@
 """Attention where no prompt selects all optimal tokens: which tokens remain tied, and which part of p stays finite.
 
-Main result: rational weights prove which tokens tie, and the risk tends to that of attention to the tied tokens alone,
-with a bound at every radius.
+Main result: rational weights prove which tokens tie, and along a direction U the risk tends to that of attention to the
+tied tokens alone, with a bound at every radius.
 
 References: derived here; Farkas' lemma; arXiv 2402.18551 for next-token prediction.
 """
@@ -88,17 +88,18 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
 
        and at the x that Newton's method finds from 0, ∇L_F is zero up to a last step of SETTLED logits.
 
-    **1.** C is a cone: a sum of prompts that separate single pairs separates all these pairs. Farkas' λ tie the tokens
-    of Ŝ: each g·p ≥ 0 and Σλg·p = 0. The KKT conditions of U, the solution of a convex problem, are checked over the
-    rationals like these sums. **2.** Logits of Ŝ_i relative to each other are products with rows of F. **3.** Moving
-    along U leaves them unchanged and multiplies x_i's terms by e^{−r g·U} ≤ e^{−r}. With ε the weight off Ŝ_i, o_i = (1
-    − ε)õ_i + ε·(a mean of other scores), |o_i − õ_i| ≤ εΓ_i. **4.** Then that mean is at most õ_i, and ℓ decreases.
-    **5.** All rows of F are ±g, D = ‖g‖; the tangent in σ bounds L_F from below, and σ moves by less than 1. With δ the
-    last step, |∇L_F| ≤ ‖∇²L_F‖‖δ‖, ‖δ‖ ≤ SETTLED/G, G = max‖g‖ over Ŝ; coordinates of less than that may be put to 0.
-    ‖∇²L_F‖ ≤ G²·mean of c̃A(4 + |ℓ''/ℓ'|A), c̃ = |ℓ'(õ_i)|, A_i = Σs̃|γ − õ_i|, as centred rows are at most 2G long.
+    *Derivation.* **1.** C is a cone: a sum of prompts that separate single pairs of tokens separates all these pairs.
+    Farkas' λ tie the tokens of Ŝ: each g·p ≥ 0 and Σλg·p = 0. The KKT conditions of U, the solution of a convex
+    problem, are checked over the rationals like these sums. **2.** Logits of Ŝ_i relative to each other are products
+    with rows of F. **3.** Moving along U leaves them unchanged and multiplies x_i's terms by e^{−r g·U} ≤ e^{−r}. With
+    ε the weight off Ŝ_i, o_i = (1 − ε)õ_i + ε·(a mean of other scores), |o_i − õ_i| ≤ εΓ_i. **4.** Then that mean is at
+    most õ_i, and ℓ decreases. **5.** All rows of F are ±g, D = ‖g‖; the tangent in σ bounds L_F from below, and σ moves
+    by less than 1. With δ the last step, |∇L_F| ≤ ‖∇²L_F‖‖δ‖, ‖δ‖ ≤ SETTLED/G, G = max‖g‖ over Ŝ; coordinates of less
+    than that may be put to 0. ‖∇²L_F‖ ≤ G²·mean of c̃A(4 + |ℓ''/ℓ'|A), c̃ = |ℓ'(õ_i)|, A_i = Σs̃|γ − õ_i|, as centred rows
+    are at most 2G long.
 
-    Not claimed: that a flow's part in F converges, or converges to the x of 5, or that the flow's part across F turns
-    to U. L_F need not be convex.
+    Not claimed: that the part of a flow in F converges, or converges to the x of 5, or that its part orthogonal to F
+    turns to U. L_F need not be convex.
     """
     split = yield from certify_split(case.problem, under_test)
     problem, rng = case.problem, case.rng()
@@ -114,11 +115,13 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
 
 
 def certify_split(problem: Problem, under_test: Implementation) -> Generator[Claim, None, ScoreSplit]:
-    """Yield the claims that the tied tokens Ŝ and the direction U have their defining properties; return the split.
+    """Yield the claims that the tied tokens Ŝ and the direction U have their defining properties; return both.
+
+    The returned object is called the split; Ŝ and U are those of :func:`unwinnable_scores`.
 
     Raises:
         Ended: Ŝ or U does not have these properties.
-        Undecided: the implementation reports no split.
+        Undecided: the implementation does not report Ŝ and U.
     """
     split: ScoreSplit | None = under_test[score_split](problem)
     if split is None:
@@ -142,7 +145,7 @@ def certify_split(problem: Problem, under_test: Implementation) -> Generator[Cla
 
 
 def _require(name: str, wrong: str) -> Iterator[Claim]:
-    """Yield the exact claim ``name``, falsified if ``wrong`` states an error; then raise Ended."""
+    """Yield the exact claim ``name``, falsified if ``wrong`` states an error; raise Ended if it is falsified."""
     claim = Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
@@ -153,7 +156,7 @@ def finite(value: Any, quantity: str) -> Float64[np.ndarray, "..."]:
     """Return ``value``, a quantity under test, as a float64 array.
 
     Raises:
-        Refuted: an entry is not finite.
+        Refuted: an entry of the array is not finite.
     """
     array = np.asarray(value, dtype=np.float64)
     if not np.isfinite(array).all():
@@ -163,10 +166,12 @@ def finite(value: Any, quantity: str) -> Float64[np.ndarray, "..."]:
 
 @dataclass(frozen=True, eq=False)
 class TiedAttention:
-    """Attention to only the tokens of Ŝ at points p, computed from the keys, with its rounding error in float64.
+    """Attention to only the tied tokens Ŝ at points p, computed from the keys, with its rounding error in float64.
+
+    Symbols are those of :func:`unwinnable_scores`.
 
     Attributes:
-        split: the tied tokens Ŝ, their span F and the direction U.
+        split: the tied tokens Ŝ, the span F of their rows and the direction U.
         points: the prompts p, (b, d).
     """
 
@@ -175,39 +180,39 @@ class TiedAttention:
 
     @cached_property
     def attention(self) -> AttentionAt:
-        """The attention to all tokens."""
+        """Attention to all tokens at the points."""
         return AttentionAt(self.split.problem, exact(self.points))
 
     @cached_property
     def log_tied(self) -> Numbers:
-        """The logarithm of the total softmax weight of Ŝ_i, (b, n)."""
+        """The logarithm of the total softmax weight of the tied tokens Ŝ_i of each input, (b, n)."""
         return np.logaddexp.reduce(np.where(self.split.sets, self.attention.log_weights, -np.inf), axis=-1)
 
     @cached_property
     def log_odds(self) -> Numbers:
-        """The logarithm of x_i, the weight off Ŝ_i divided by that on Ŝ_i; −∞ where Ŝ_i contains all tokens; (b, n)."""
+        """The logarithm of x_i, the softmax weight outside Ŝ_i over that of Ŝ_i; −∞ if no token is outside; (b, n)."""
         log_weights_outside: Any = np.where(self.split.sets, -np.inf, self.attention.log_weights)
         return np.logaddexp.reduce(log_weights_outside, axis=-1) - self.log_tied
 
     @cached_property
     def weights(self) -> Numbers:
-        """The softmax weights s̃ over Ŝ, 0 elsewhere, (b, n, T)."""
+        """The softmax weights s̃ of attention to the tied tokens Ŝ alone, 0 elsewhere, (b, n, T)."""
         logs: Any = np.where(self.split.sets, self.attention.log_weights - self.log_tied[..., None], -np.inf)
         return np.exp(logs)
 
     @cached_property
     def outputs(self) -> Numbers:
-        """The outputs õ = Σs̃γ of attention to Ŝ alone, (b, n)."""
+        """The outputs õ_i = Σ_t s̃_it γ_it of attention to the tied tokens alone, (b, n)."""
         return mixture(self.split.problem, self.weights)
 
     @cached_property
     def risk(self) -> Numbers:
-        """The risk L_F of attention to Ŝ alone, (b,)."""
+        """The risk L_F of attention to the tied tokens alone, (b,)."""
         return np.mean(self.split.problem.loss.value(self.outputs), axis=-1)
 
     @cached_property
     def rows(self) -> Numbers:
-        """The rows g_it on Ŝ, 0 elsewhere; (n, T, d)."""
+        """The rows g_it = k_iα − k_it of the tied tokens, 0 elsewhere; (n, T, d)."""
         out = np.zeros(self.split.problem.keys.shape)
         for pair, row in self.split.master.differences.items():
             out[pair] = to_floats(row) if self.split.sets[pair] else 0.0
@@ -215,30 +220,31 @@ class TiedAttention:
 
     @cached_property
     def slopes(self) -> Numbers:
-        """The slopes |ℓ'(õ_i)|, (b, n)."""
+        """The slopes |ℓ'(õ_i)| at the outputs of attention to the tied tokens alone, (b, n)."""
         return np.exp(self.split.problem.loss.log_slope(self.outputs))
 
     @cached_property
     def shares(self) -> Numbers:
-        """The products s̃(γ − õ) of weights and centred scores, which occur in the gradient, (b, n, T)."""
+        """The products s̃_it(γ_it − õ_i) of weights and centred scores of tied tokens, as in ∇L_F, (b, n, T)."""
         return self.weights * (exact(self.split.problem.scores) - self.outputs[..., None])
 
     @cached_property
     def gradient(self) -> Numbers:
-        """The gradient ∇L_F, (b, d)."""
+        """The gradient ∇L_F of the risk of attention to the tied tokens alone, (b, d)."""
         return np.einsum("bnt,ntd->bd", self.slopes[..., None] * self.shares, self.rows) / self.split.problem.n
 
 
 def mixture(problem: Problem, weights: Numbers) -> Numbers:
-    """Return Σ_t s_it γ_it, (b, n), computed as the best score minus a mean gap."""
+    """Return the outputs Σ_t s_it γ_it for weights s, (b, n), computed as the best score minus a mean score gap."""
     best = problem.scores.max(axis=1)
     return best + np.sum(weights * (exact(problem.scores) - best[:, None]), axis=-1)
 
 
 def tied_attention_claims(at: TiedAttention) -> Iterator[Claim]:
-    """Yield the claims of part 2: the split's L_F and gradient, in coordinates of F, equal those from the keys.
+    """Yield the claims of part 2: the reported L_F and its gradient, in coordinates of F, equal those from the keys.
 
-    The split's formulas are evaluated once more on its own rows and basis, to bound its rounding errors.
+    The reported split's formulas are evaluated once more on its own rows and its own basis of F, to bound its rounding
+    errors.
     """
     split, problem = at.split, at.split.problem
     relative = (problem.d + 8) * EPS
@@ -264,7 +270,7 @@ def tied_attention_claims(at: TiedAttention) -> Iterator[Claim]:
 
 
 def risk_claims(at: TiedAttention) -> Iterator[Claim]:
-    """Yield the claims of parts 3 and 4, at the points p and at p + rU for several r."""
+    """Yield the claims of parts 3 and 4 of :func:`unwinnable_scores`, at the points p and at p + rU for several r."""
     split, problem = at.split, at.split.problem
     out = exact(at.points)[:, None] + RADII[:, None] * with_rounding(split.svm.floats)
     risk = AttentionAt(problem, out.reshape(-1, problem.d)).risk.reshape(len(at.points), len(RADII))
@@ -276,22 +282,22 @@ def risk_claims(at: TiedAttention) -> Iterator[Claim]:
 
 
 def losses_across(problem: Problem) -> Numbers:
-    """Return c_iΓ_i, the largest slope |ℓ'| times the range of the scores of input i, (n,)."""
+    """Return c_iΓ_i for each input i: the largest |ℓ'| on its scores times the range Γ_i of these scores, (n,)."""
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
     steepest = [problem.loss.log_bound(*ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]
     return np.exp(with_rounding(steepest)) * (exact(high) - low)
 
 
 def share_off(log_odds: Numbers) -> Numbers:
-    """Return x/(1 + x) from log x."""
+    """Return the weight x/(1 + x) of the tokens that are not tied, from log x, the logarithm of their odds."""
     share: Numbers = np.exp(log_odds - np.logaddexp(0.0, log_odds))
     return share
 
 
 def finite_part_claims(at: TiedAttention) -> Iterator[Claim]:
-    """Yield the claims of part 5; the last of the points is the minimum x that Newton's method found."""
+    """Yield the claims of part 5 of :func:`unwinnable_scores`; the last point is the x of Newton's method."""
     split, problem = at.split, at.split.problem
-    # The error is counted twice, because the split rounds its slope as well.
+    # The rounding error of the gradient is counted twice, because the reported minimum has such an error, too.
     slope = np.linalg.norm(at.gradient[-1].widen(at.gradient[-1].error))
     reach = np.max(np.linalg.norm(at.rows, axis=-1))
     step = (1 + len(split.level) ** 0.5) * SETTLED
@@ -304,7 +310,7 @@ def finite_part_claims(at: TiedAttention) -> Iterator[Claim]:
 
 
 def curvature(at: TiedAttention) -> Numbers:
-    """Return the bound of ‖∇²L_F‖/G² of part 5, (b,)."""
+    """Return the bound of ‖∇²L_F‖/G² of part 5 of :func:`unwinnable_scores`, G the largest norm of a row, (b,)."""
     spread = np.sum(np.abs(at.shares), axis=-1)
     bend = np.abs(at.split.problem.loss.relative_curvature(value_of(at.outputs)))
     return np.mean(at.slopes * spread * (4 + bend * spread), axis=-1)

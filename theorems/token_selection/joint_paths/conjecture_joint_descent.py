@@ -1,4 +1,4 @@
-"""A conjecture, not a theorem: the limit of gradient descent on head and prompt together."""
+"""A conjecture, not a theorem: the limit of normalized gradient descent on head v and prompt p together."""
 
 from __future__ import annotations
 
@@ -38,20 +38,25 @@ PROMPT_RATE = sharper("prompt-rate")
 HEAD_RATE = sharper("head-rate")
 
 EXTENSIONS = 3
-"""Largest number of times that a run is continued to four times its length if its rate is not as claimed."""
+"""The largest number of times that a run is continued to four times its length, if its direction does not converge at
+the claimed rate.
+"""
 GROWTH = 2.0
-"""The factor by which R·deviation may grow while R grows fourfold; with another limit it would grow fourfold.
+"""The factor by which R·deviation may grow while R grows fourfold; if the limit were another one, R·deviation would
+grow fourfold.
 
 R is the norm of v or p, and the deviation is the distance of its direction from the claimed limit.
 """
 
 
 GAPS = (1.0, 0.5, 2.0)
-"""Score gaps of the inputs that are no supports of v_mm; with these gaps descent usually selects α in the end."""
+"""The score gaps of the inputs that are no supports of v_mm (v_mm separates them with more than the label margin); with
+these gaps descent usually selects α in the end.
+"""
 
 
 def conjecture_cases() -> SearchStrategy[Case]:
-    """Return small cases in which at least one input is no support of v_mm."""
+    """Return small cases in which v_mm has more than the label margin on at least one input."""
     return joint_cases(non_supports=True, gaps=GAPS, max_n=3, max_T=3, max_d=4)
 
 
@@ -70,19 +75,20 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     *A conjecture: the paper shows Figure 3 and proves nothing about joint descent.* Then v/‖v‖ → v̄_mm, and p/‖p‖ → p(c)
     with c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit). Here p(c) is the limit of the *regularization
-    path* along r = cR (:mod:`reference_attention.paths.scheduled_direction`): p_mm for c → 0, p_relax for c ≥ c*. So
-    whether joint descent shows the relaxed SVM of Theorem 6 depends on the ratio of the step sizes.
+    path* along r = cR (:mod:`reference_attention.paths.scheduled_direction`): p_mm for c → 0, p_relax for c ≥ c* (c* of
+    Theorem 6). So whether joint descent shows the relaxed SVM of Theorem 6 depends on the ratio of the step sizes.
 
     Heuristic: both norms grow by their step size per iteration, so ‖v‖/‖p‖ → c, and descent follows the softmin of the
-    margins plus c slack_i. Evidence: on generated data R·deviation grows by a factor below 2 from R to 4R, at the
-    latest at step 30,720 (this is claimed); on Figure 3(b) the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2,
-    where p_mm and p_relax are both 0.099 away.
+    margins plus c slack_i, where slack_i is the excess of v̄_mm's output on input i over the label margin. Evidence: let
+    R be the norm of v or p, and the deviation the distance of its direction from the limit. On generated data
+    R·deviation grows by a factor below 2 from R to 4R, at the latest at step 30,720 (this is claimed); on Figure 3(b)
+    the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2, where p_mm and p_relax are both 0.099 away.
 
-    Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing the tie, after each
-    crossing the gradient of this input dominates, and in an example, which is one of the tests, the head converges to a
-    direction 0.21 away from v̄_mm. And the conjecture is about the end of a run: *which* tokens are selected depends on
-    the start. On Figure 3(b) from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v,
-    v_mm) = 0.3 at step 8000). The conjecture is not applicable to such runs.
+    Selection is needed: where p_relax gives α and another token of an input the same logit, normalized steps keep
+    crossing this tie, after each crossing the gradient of this input dominates, and in an example, which is one of the
+    tests, the head converges to a direction 0.21 away from v̄_mm. And the conjecture is about the end of a run: *which*
+    tokens are selected depends on the start. On Figure 3(b) from the paper's start with η_v = 0.02, η_p = 0.1 descent
+    selects other tokens (1 − cos(v, v_mm) = 0.3 at step 8000). The conjecture is not applicable to such runs.
     """
     setup = joint_setup(case, under_test, PROMPT_RATE, Form.LIMIT)
     yield from premises(joint_data(case, setup, under_test))
@@ -105,8 +111,8 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         run = continue_run(settings, setup.joint, run, **parts)
         claims = _claims(setup, under_test, run)
     if any(claim.verdict is Verdict.FALSIFIED for claim in claims):
-        # The drift is allowed only in the longest run: after a short run the allowed drift would hide a different
-        # limit.
+        # A drift of log R logits is allowed only in the longest run: in a short run this allowance would hide a
+        # different limit.
         claims = _claims(setup, under_test, run, drifting=True)
     yield from claims
 
@@ -114,13 +120,16 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _claims(
     setup: JointSetup, under_test: Implementation, run: JointTrajectory, *, drifting: bool = False
 ) -> list[Claim]:
-    """Return the claims on both rates from a quarter of the run to its end, undecided if α is not selected throughout.
+    """Return the claims that head and prompt converge as fast as conjectured, from a quarter of the run to its end.
+
+    If α is not selected throughout this part, the claim about the prompt is undecided.
 
     Args:
-        setup: the data with their solutions.
+        setup: the data with the solutions v_mm, p_mm and p_relax.
         under_test: the implementation under test.
         run: the run of joint descent.
-        drifting: whether to allow for the log R logits by which a tight token without a dual falls behind.
+        drifting: whether to allow for a tight token without a dual, which falls behind other tight tokens by log R
+            logits.
     """
     joint = setup.joint
     late = len(run.prompts) - 1
@@ -130,15 +139,15 @@ def _claims(
         reason = f"α is not selected throughout: 1 − s_iα reaches {worst:.3g} after step {early}"
         return [undecided_claim(PROMPT_RATE, reason, Form.LIMIT)]
     heads, prompts = (np.linalg.norm(x[[early, late]], axis=1) for x in (run.heads, run.prompts))
-    # Norms are c_0 + c_1 R, so their ratio differs from its limit by O(1/R), and so would p(c), by as much as the claim
-    # allows. The ratio of the norms' growth has no such error.
+    # The norms of v and p grow linearly but do not begin at 0, so their ratio differs from its limit by O(1/R), and so
+    # would p(c), by as much as the claim allows. The ratio of the norms' growth has no such error.
     ratio = float((heads[1] - heads[0]) / (prompts[1] - prompts[0])) if prompts[1] > prompts[0] else math.nan
     if not 0 < ratio < math.inf:
         return [undecided_claim(PROMPT_RATE, "the norms do not both grow", Form.LIMIT)]
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.chosen_tokens, axis=-1)))
     target = under_test[scheduled_direction](joint, ratio)
-    # Besides the drift of log R logits, the bounded part of the offset may change by one logit.
+    # Besides the drift of log R logits, one logit is allowed for changes of the bounded part of the offset.
     logits = 1 + math.log(prompts[1] / prompts[0])
     drift = logits * _longest_logit(joint, run.prompts[late], target) if drifting else 0.0
     return [
@@ -148,11 +157,12 @@ def _claims(
 
 
 def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np.ndarray, "d"]) -> float:
-    """Return the largest offset orthogonal to the target that changes the gap between two tight tokens' logits by one.
+    """Return the longest offset of p, orthogonal to ``target``, that may be needed to part tight tokens by one logit.
 
-    The logit of a tight token without a dual falls behind by log R, since its weight falls like 1/R. If two tokens
-    hardly differ, this requires a long offset. The logit of a token that is not tight falls behind in proportion to R,
-    so the tokens that are less than 2 log R behind are the tight ones.
+    An input's tight tokens are those with the smallest margin in the limit. The logit of a tight token without a dual
+    falls behind by log R, since its weight falls like 1/R; if two tokens hardly differ, this requires a long offset.
+    The logit of a token that is not tight falls behind in proportion to R, so the tokens that are less than 2 log R
+    behind are the tight ones.
     """
     margins = joint.rows @ p
     leading = np.argmin(np.where(joint.others, margins, np.inf), axis=1)
@@ -168,10 +178,10 @@ def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np
 def _rate(
     name: str, points: Float64[np.ndarray, "2 d"], target: Float64[np.ndarray, "d"], unit: float, drift: float = 0.0
 ) -> Claim:
-    """Claim that the later R·deviation is at most GROWTH times the larger of its earlier value and one logit.
+    """Claim that norm·deviation at the end is at most GROWTH times the larger of its earlier value and one logit.
 
-    The claim also holds if the later value exceeds the earlier one by at most ``drift``. For heads the unit is one
-    output instead of one logit.
+    The deviation is the distance of the direction from ``target``. The claim also holds if the later value exceeds the
+    earlier one by at most ``drift``. One logit has the size 1/``unit``; for heads, one output takes its place.
     """
     norms = np.linalg.norm(points, axis=1)
     offsets = np.linalg.norm(points - norms[:, None] * target, axis=1)

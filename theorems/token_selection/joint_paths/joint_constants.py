@@ -1,10 +1,12 @@
 """The constants of Theorems 5 and 6 with their derivations, for all pairs (v, p) in a sublevel set and for a minimiser.
 
-Notation. z_it = Y_i x_it, u = v̄_mm, Γ its margin, S its supports (all inputs in Theorem 5), slack_i = u·z_iα − Γ ≥ 0
-with equality on S, δ_it = u·(z_iα − z_it), q_i = 1 − s_iα, Λ = log L + rΓ. Competitor: (r u, R p_c/‖p_c‖), with p_c =
-p_mm in Theorem 5, p_c = p_relax + ε (p_mm − p_relax) in Theorem 6; any ε ∈ [0, 1] is allowed. Let (v, p) be feasible,
-‖v‖ ≤ r, ‖p‖ ≤ R, with Λ(v, p) ≤ Λ_c, the value of Λ at the competitor. Everything below holds for all such points, not
-only for minimisers.
+Notation. z_it = Y_i x_it, u = v̄_mm, Γ its label margin, S its supports: the inputs i with u·z_iα = Γ (all inputs in
+Theorem 5), slack_i = u·z_iα − Γ ≥ 0, δ_it = u·(z_iα − z_it), q_i = 1 − s_iα with the softmax weights s, Λ = log L + rΓ.
+The margins of p at the inputs are R m_i = min_t (k_iα − k_it)·p, with m_S = min_{i∈S} m_i. *Competitor* is the pair to
+which others are compared: (r u, R p_c/‖p_c‖), with p_c = p_mm in Theorem 5, p_c = p_relax + ε (p_mm − p_relax) in
+Theorem 6; any ε ∈ [0, 1] is allowed. Let (v, p) be feasible, ‖v‖ ≤ r, ‖p‖ ≤ R, with Λ(v, p) ≤ Λ_c, the value of Λ at
+the competitor, whose risk is L_c. The set of these pairs is the *sublevel set*. Everything below holds for all such
+points, not only for minimisers.
 
 1. *Outputs.* (1/n) ℓ(min_i Y_i v·x_i^p) ≤ L ≤ L_c and ℓ^{-1}(y) = −log(e^y − 1) give min_i Y_i v·x_i^p ≥ rΓ − F,
    F = log(exp(n L_c) − 1) + rΓ. (For L_c → 0: F → Λ_c + log n; the paper's log(2n) is an upper bound.)
@@ -94,7 +96,7 @@ COMPETITOR_SELECTS = sharper("competitor-selects")
 COMPETITOR_MIXES = sharper("competitor-mixes")
 COMPETITOR_RISK = sharper("competitor-risk")
 COMPETITOR_CLAIMS = (COMPETITOR_SELECTS, COMPETITOR_MIXES, COMPETITOR_RISK)
-"""The claims of :func:`competitor_claims`, about item 2 of the derivation."""
+"""The claims of :func:`competitor_claims`, about item 2 of the module's derivation."""
 PROMPT_MARGIN = sharper("prompt-margin", when="the bound on 1 − s_iα is below 1 at some radii")
 QUADRANT = sharper(
     "quadrant", when="for an input i that is no support of v_mm, the bound on q_i is below 1 at some radii"
@@ -102,7 +104,9 @@ QUADRANT = sharper(
 PROMPT_DIRECTION = sharper("prompt-direction", when="the bound on the cosine is positive at some radii")
 HEAD_DIRECTION = sharper("head-direction", when="the bound on 1 − cos(v, v_mm) is at most 1 at some radii")
 EFFECTIVE_CLAIMS = (NON_OPTIMALITY, PROMPT_MARGIN, QUADRANT, PROMPT_DIRECTION, HEAD_DIRECTION)
-"""The claims about pairs in sublevel sets."""
+"""The claims about all pairs (v, p) in the balls ‖v‖ ≤ r, ‖p‖ ≤ R with at most the risk of the pair to which they are
+compared.
+"""
 LIMIT_MARGINS = sharper("limit-margins")
 LIMIT_DIRECTION = stated_claim("limit-direction")
 LIMIT_REACHED = sharper(
@@ -112,18 +116,20 @@ LIMIT_REACHED = sharper(
 )
 LIMIT_HEAD = stated_claim("limit-head", when="the bound on 1 − cos(v, v_mm) is at most 1")
 LIMIT_CLAIMS = (IN_THE_BALLS, PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LIMIT_REACHED, LIMIT_HEAD)
-"""The claims about a minimiser."""
+"""The claims about a pair (v, p) that minimises the risk over balls."""
 
 VISIBLE = 1e-6
-"""The value of 1 − cos below which a limit counts as reached; at the radius in use the bound of 1 − cos is smaller."""
+"""The value of 1 − cos below which a limit counts as reached; at the radius in use the proven bound of 1 − cos is
+smaller.
+"""
 
 
 class Sublevel(SublevelSet):
-    """A sublevel set with the constants of items 1–6 of the module's docstring."""
+    """A sublevel set with the constants F, B, Q_i of items 1–6 of the module's docstring, whose notation is used."""
 
     @classmethod
     def of(cls, setup: JointSetup, under_test: Implementation, log_r: float, R: float) -> Sublevel:
-        """Return the sublevel set of the competitor of least risk, at the radii r and R."""
+        """Return the pairs with at most the risk of the best competitor, at the radii r = e^{log_r} and R."""
         joint, zero = setup.joint, np.zeros(setup.joint.tokens.shape[2])
         prompts = competitors(setup, R)
         risks = [float(relative_log_risk(joint, log_r, zero, joint.log_weights(p))) for p in prompts]
@@ -131,24 +137,27 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def deficit(self) -> Numbers:
-        """The deficit F = log(e^y − 1) + rΓ = log n + Λ_c + y + log((1 − e^{−y})/y), y = n L_c."""
+        """The deficit F, an upper bound of rΓ − min_i Y_i v·x_i^p for all pairs (v, p) of the set.
+
+        F = log(e^y − 1) + rΓ is computed as log n + Λ_c + y + log((1 − e^{−y})/y), y = n L_c.
+        """
         log_nl = np.log(exact(self.setup.problem.n)) + self.start.value[0]
         y = np.exp(np.maximum(log_nl - self.r * self.setup.margin, -NEGLIGIBLE))
         return log_nl + y + with_series(np.log(-np.expm1(-y) / y), y)
 
     @cached_property
     def bound(self) -> Numbers:
-        """The upper bound B = F/(rν) of q_S, the largest 1 − s_iα of a support."""
+        """The upper bound B = F/(rν) of q_S, the largest q_i = 1 − s_iα of a support i."""
         return self.deficit / (exact(self.r) * self.setup.nu)
 
     @cached_property
     def head_loss(self) -> Numbers:
-        """The upper bound (F/r + BΔ)/Γ of 1 − cos(v, v_mm), valid if it is at most 1."""
+        """The upper bound (F/r + BΔ)/Γ of 1 − cos(v, v_mm) by item 5, valid if it is at most 1."""
         return (self.deficit / self.r + self.bound * self.setup.spread) / self.setup.margin
 
     @cached_property
     def other_bounds(self) -> Numbers:
-        """The upper bounds of q_i = 1 − s_iα, (n,): B at the supports, elsewhere Q_i, inf where there is no bound."""
+        """The upper bounds of q_i = 1 − s_iα, (n,): B at the supports, else Q_i of item 6 (inf if there is none)."""
         s = self.setup
         eta = np.sqrt(2 * np.maximum(self.head_loss, 0.0)) if self.head_loss <= 1 else exact(np.inf)
         sizes = np.max(np.linalg.norm(exact(s.joint.tokens), axis=-1), axis=1)
@@ -159,26 +168,26 @@ class Sublevel(SublevelSet):
 
     @property
     def spare(self) -> Bool[np.ndarray, "n"]:
-        """The mask of the non-supports with Q_i < 1."""
+        """The mask of the inputs that are no supports and whose margin has a lower bound by item 6: Q_i < 1."""
         return np.asarray(~self.setup.joint.svm.support & np.isfinite(self.floors))
 
     @cached_property
     def floors(self) -> Numbers:
-        """The lower bounds of the margins R m_i by items 4 and 6, −inf where there is no bound, (n,)."""
+        """The lower bounds of the margins R m_i by items 4 and 6 (−inf where there is no bound), (n,)."""
         return log_odds(self.other_bounds)
 
     def pairs(self, rng: np.random.Generator) -> Pairs:
-        """Return pairs of the set, found by random search."""
+        """Return pairs (v, p) of the set that random search finds."""
         return Pairs(self, self.search_points(rng))
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs (v, p) of a sublevel set.
+    """Pairs (v, p) of a sublevel set, with the numbers that the module's docstring bounds.
 
     Attributes:
         level: the sublevel set.
-        points: the pairs, m of them.
+        points: the m pairs, with their softmax weights and risks.
     """
 
     level: Sublevel
@@ -186,7 +195,7 @@ class Pairs:
 
     @cached_property
     def q(self) -> Numbers:
-        """The numbers q_i = 1 − s_iα, (m, n)."""
+        """The softmax weights q_i = 1 − s_iα that are not on α, (m, n)."""
         return self.level.nonoptimality(self.points)
 
     @cached_property
@@ -196,12 +205,12 @@ class Pairs:
 
     @cached_property
     def cosine(self) -> Numbers:
-        """The lower bound ⟨p, p̄_relax⟩/R of the cosine of p and p_relax (‖p‖ ≤ R), which item 7 bounds, (m,)."""
+        """The numbers ⟨p, p̄_relax⟩/R, lower bounds of the cosine of p and p_relax because ‖p‖ ≤ R, (m,)."""
         return exact(self.points.p) @ self.level.setup.towards / self.level.R
 
     @cached_property
     def least_cosine(self) -> Numbers:
-        """The lower bound of :attr:`cosine` by item 7, (m,)."""
+        """The lower bounds of :attr:`cosine` that item 7 of the module's docstring proves, (m,)."""
         return target_bound(self.level.setup, self.level.floors, self.margins, self.level.R)
 
     @cached_property
@@ -210,7 +219,7 @@ class Pairs:
         return one_minus_cosine(self.level.setup.u, self.level.r, self.points.w)
 
     def in_quadrant(self) -> Pairs:
-        """Return the pairs none of whose margins at the non-supports is certainly negative."""
+        """Return the pairs without a certainly negative margin at an input that is no support of v_mm."""
         margins = self.margins[:, ~self.level.setup.joint.svm.support]
         inside: Bool[np.ndarray, "m"] = np.asarray(possibly_at_least(margins, 0.0).all(axis=1))
         return Pairs(self.level, self.points.where(inside))
@@ -218,17 +227,23 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class LimitBounds:
-    """Bounds of the distances of a minimiser's margins, direction and head from their limits."""
+    """Bounds of the distances of a minimiser's margins, direction and head from their limits.
+
+    They are those of the module's docstring, section *Limit*, whose notation is used.
+
+    Attributes:
+        minimiser: the pair (v, p) of least risk.
+    """
 
     minimiser: JointMinimiser
 
     @cached_property
     def floors(self) -> Numbers:
-        """The lower bounds of R m_i, (n,): the larger of log(1/Q_i − 1) and item 6's bound for the actual head."""
+        """The lower bounds of R m_i, (n,): the larger of log(1/Q_i − 1) and the bound from the head's outputs."""
         return self._floors_at(max(self.minimiser.log_excess, self.minimiser.least_competing))
 
     def _floors_at(self, log_excess: float) -> Numbers:
-        """Return the lower bounds of R m_i for a minimiser with this log-excess risk, (n,)."""
+        """Return the lower bounds of R m_i for a minimiser with the excess risk e^X, X = ``log_excess``, (n,)."""
         at, joint = self.minimiser, self.minimiser.setup.joint
         _, log_drops = at.drops
         selecting = np.where(joint.others, -np.inf, 0.0)
@@ -240,16 +255,16 @@ class LimitBounds:
 
     @cached_property
     def cosine(self) -> Numbers:
-        """The lower bound of ⟨p, p̄_relax⟩/R by item 7."""
+        """The lower bound of ⟨p, p̄_relax⟩/R that follows from the bounds of the margins by item 7."""
         return target_bound(self.minimiser.setup, self.floors, self.minimiser.margins, self.minimiser.R)
 
     @property
     def radius_suffices(self) -> bool:
-        """Return whether a minimiser at this radius can be required to be within :attr:`visible` of the limit.
+        """Return whether the bounds are required to show that the minimiser is within :attr:`visible` of the limit.
 
         Where tokens nearly tie, the constants of item 7 are too large for this radius, whatever the minimiser is: even
-        the best competitor's shortfall exceeds :attr:`visible`. This shortfall is then O(1)/R, four times as large at
-        R/4. A shortfall that does not shrink like this indicates another limit.
+        for a pair with the best competitor's risk, the bound of 1 − ⟨p, p̄_relax⟩/R exceeds :attr:`visible`. This bound
+        is then O(1)/R, four times as large at R/4. A bound that does not shrink like this indicates another limit.
         """
         short = self._competitors_shortfall
         shorter = LimitBounds(replace(self.minimiser, R=self.minimiser.R / 4))
@@ -263,9 +278,10 @@ class LimitBounds:
 
     @property
     def visible(self) -> float:
-        """The deviation :data:`VISIBLE`, plus the rounding of logits in both compared excess risks.
+        """The largest allowed bound of 1 − cos: :data:`VISIBLE`, plus the rounding of two compared excess risks.
 
-        This rounding changes the cosine by 2 · slip/(RΘ) = 8 eps (k + 8) max‖k_iα − k_it‖/Θ.
+        This rounding changes the cosine by 2 · slip/(RΘ) = 8 eps (k + 8) max‖k_iα − k_it‖/Θ, where slip is
+        :attr:`.JointMinimiser.slip`.
         """
         return VISIBLE + 2 * self.minimiser.slip / (self.minimiser.R * self.minimiser.setup.target.margin)
 
@@ -292,7 +308,10 @@ class LimitBounds:
 
     @property
     def _from_outputs(self) -> Float64[np.ndarray, "n"]:
-        """The lower bounds of R m_i for a known head: v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it."""
+        """The lower bounds of R m_i for a known head v, (n,).
+
+        With c_it = v·(z_iα − z_it), v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it.
+        """
         joint, log_r = self.minimiser.setup.joint, self.minimiser.log_r
         _, log_drops = self.minimiser.drops
         log_least = np.min(np.where(joint.others, log_drops, np.inf), axis=1)
@@ -302,9 +321,9 @@ class LimitBounds:
 
 
 def competitor_claims(levels: Sequence[Sublevel]) -> Iterator[Claim]:
-    """Claim the bounds of item 2 on the competitor's weights off α, and on its risk Λ_c.
+    """Claim the bounds of item 2 on the competitor's weights q_i outside α, and on its risk, as Λ_c.
 
-    The weights have the bounds σ(−R m) ≤ q_i ≤ (T−1)/(e^{R m} + T − 1).
+    The bounds of the weights are σ(−R m_i) ≤ q_i ≤ (T−1)/(e^{R m_i} + T − 1).
     """
     selected, largest, smallest, risks, closed = [], [], [], [], []
     for level in levels:
@@ -325,8 +344,8 @@ def competitor_claims(levels: Sequence[Sublevel]) -> Iterator[Claim]:
 def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float) -> Numbers:
     """Return the lower bound Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖) of ⟨p, p̄_relax⟩/R by item 7, where floor_i ≤ R m_i.
 
-    For a non-support, floor_i is at least the smaller of its actual margin and 0. In the quadrant of Lemma 12, a
-    hypothesis of the theorem, this is 0.
+    μ are the duals of p_relax. At an input that is no support of v_mm, floor_i is at least the smaller of R m_i and 0;
+    in the quadrant of Lemma 12, a hypothesis of the theorem, the smaller is 0.
     """
     shares = np.sum(with_roundings(setup.target.duals, 1), axis=1)
     floor = np.where(setup.joint.svm.support, floors, np.maximum(floors, np.minimum(margins, 0.0)))
@@ -335,9 +354,9 @@ def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float)
 
 
 def one_minus_cosine(u: Numbers, r: float, w: Float64[np.ndarray, "m d"]) -> Numbers:
-    """Return 1 − cos(r u + w, u) for a unit vector u, (m,), without cancellation.
+    """Return 1 − cos(r u + w, u) for a unit vector u and offsets w, (m,), without cancellation.
 
-    The formula is x²/(1 + x² + √(1 + x²)) with x = ‖w_⊥‖/(r + u·w).
+    The formula is x²/(1 + x² + √(1 + x²)) with x = ‖w_⊥‖/(r + u·w), w_⊥ the part of w orthogonal to u.
     """
     along = exact(w) @ u
     length = r + along
@@ -347,14 +366,14 @@ def one_minus_cosine(u: Numbers, r: float, w: Float64[np.ndarray, "m d"]) -> Num
 
 
 def log_odds(bound: Numbers) -> Numbers:
-    """Return log(1/B − 1) for bounds B, −inf where 0 < B < 1 is not certain."""
+    """Return log(1/B − 1) for upper bounds B of a weight; −inf where 0 < B < 1 is not certain."""
     inside = (bound > 0) & (bound < 1)
     safe = np.where(inside, bound, 0.5)
     return np.where(inside, np.log1p(-safe) - np.log(safe), -np.inf)
 
 
 def odds_of_log(log_bound: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
-    """Return log(1/B − 1) from log B, −inf where B is 1 or more."""
+    """Return log(1/B − 1) from the logarithms of upper bounds B of weights; −inf where B is 1 or more."""
     inside = log_bound < 0
     safe = np.where(inside, log_bound, -1.0)
     return np.where(inside, np.log(-np.expm1(safe)) - safe, -np.inf)

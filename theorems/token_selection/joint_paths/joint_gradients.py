@@ -1,6 +1,7 @@
 """The joint gradient under test, compared with the paper's formula at pairs (v, p) of moderate size.
 
-With v = r v̄_mm + w, u_i = Σ_t s_it z_it·v, L = mean ℓ(u_i) and ℓ(u) = log(1 + e^{−u}):
+With v = r v̄_mm + w, z_it = Y_i x_it, the softmax weights s, u_i = Σ_t s_it z_it·v, L = mean ℓ(u_i) and ℓ(u) = log(1 +
+e^{−u}):
 
     ∇_v log L = −Σ_i |ℓ'(u_i)| Σ_t s_it z_it / Σ_i ℓ(u_i),
     ∇_p log L = −Σ_i |ℓ'(u_i)| Σ_t s_it (z_it·v − u_i) k_it / Σ_i ℓ(u_i).
@@ -31,17 +32,23 @@ POINTS = 6
 JOINT_GRADIENTS = tuple(
     premise(name) for name in ("joint-log-risk", "joint-gradient-in-head", "joint-gradient-in-prompt")
 )
-"""The claims of :func:`joint_gradients`: on the risk, and on its derivatives in the head and in the prompt."""
+"""The claims of :func:`joint_gradients`: on the risk, on its derivative in the head, and on its derivative in the
+prompt.
+"""
 
 
 def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims that log L + rΓ and both parts of its gradient agree with the formulas."""
+    """Yield the claims that log L + rΓ and its derivatives in head and prompt agree with the formulas of the module.
+
+    r is the radius of the head and Γ the label margin of v_mm.
+    """
     joint = setup.joint
     d, k = joint.tokens.shape[2], joint.keys.shape[2]
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.tokens, axis=-1)))
     p = rng.normal(size=(POINTS, k)) * (2 / unit)
-    # Both parts of v = r v̄_mm + w have the same length, so an implementation that leaves out one of them is falsified.
+    # The parts r v̄_mm and w of v have about the same length, so an implementation that leaves out either of them is
+    # falsified.
     w = rng.normal(size=(POINTS, d)) * (2 / size)
     log_r = float(np.log(2 / size))
     reported = [under_test[joint_gradient](joint, log_r, w[m], p[m]) for m in range(POINTS)]
@@ -61,10 +68,11 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
 def _formulas(
     setup: JointSetup, r: float, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Return log L + rΓ, (m,), and its derivatives in w, (m, d), and p, (m, k).
+    """Return log L + rΓ, (m,), and its derivatives in the offset w of the head, (m, d), and in p, (m, k).
 
     The errors also cover an implementation that sums differences from α, Σ_t s_it z_it = z_iα − Σ_t s_it (z_iα − z_it):
-    where α has little weight, the rounding error is that of z_iα, which may exceed the rounding error of Σ_t s_it z_it.
+    where α has little weight, the rounding error of this sum is that of z_iα, which may exceed the rounding error of
+    Σ_t s_it z_it.
     """
     tokens, keys = exact(setup.joint.tokens), exact(setup.joint.keys)
     s = AttentionAt(setup.problem, p).weights

@@ -30,29 +30,36 @@ IN_THE_BALLS = premise("path-is-in-the-balls")
 PATH_IS_LOWEST = premise("path-is-lowest")
 
 LARGEST_UNITS = 2.0**28
-"""The RΘ at which a minimiser is compared with its limit: logits have a rounding error of about eps RΘ = 6e-8."""
+"""The RΘ (radius of the prompt times margin of p̄_relax) at which a minimiser is compared with its limit: logits have a
+rounding error of about eps RΘ = 6e-8.
+"""
 RESOLVED = 1.0
-"""The amount by which a minimiser's log-excess risk may be above the competitor's.
+"""The amount by which the log-excess risk of a minimiser may exceed that of the competitor
+(:func:`.joint_setup.competitors`).
 
-Where a non-support keeps q_i between 0 and 1, float64 does not resolve the exponent r (slack_i − q_i d_i) of its loss
-better. The bounds use the excess risk of the returned pair, so they hold for any pair.
+At an input that is no support and whose weight q_i = 1 − s_iα stays between 0 and 1, float64 does not resolve the
+exponent r (slack_i − q_i d_i) of the loss (:mod:`.joint_constants`) any better. The bounds use the excess risk of the
+returned pair, so they hold for any pair.
 """
 STARTS = 128
 """The number of directions from which the search for the minimiser starts."""
 SELECTED = 16.0
-"""The margin, in logits, above which α counts as selected at an input."""
+"""The margin of p, in logits, above which α counts as selected at an input."""
 
 
 @dataclass(frozen=True, eq=False)
 class JointMinimiser:
     """The pair (r v̄_mm + w, p) of least risk that the implementation under test finds at ‖p‖ ≤ R, ‖v‖ ≤ r(R).
 
+    The competitors, to which its risk is compared, are the pairs (r v̄_mm, R p̄_c) with the prompts R p̄_c of
+    :func:`.joint_setup.competitors`. Γ is the label margin of v_mm, z_it = Y_i x_it.
+
     Attributes:
-        setup: the problem whose risk is minimised.
+        setup: the problem whose risk is minimised, with v_mm, p_mm and p_relax.
         under_test: the implementation that found the pair.
-        schedule: the map R ↦ log r.
-        R: the radius.
-        starts: the directions from which the search starts, (m, k).
+        schedule: the function R ↦ log r(R).
+        R: the radius of the prompt.
+        starts: the directions of prompts from which the search starts, (m, k).
         path: the path of one point that the implementation returned.
         claim: the name of the claim that is undecided where the pair is no minimiser.
     """
@@ -75,7 +82,7 @@ class JointMinimiser:
         starts: Float64[np.ndarray, "m k"],
         claim: str,
     ) -> JointMinimiser:
-        """Find the minimiser at radius R along the schedule."""
+        """Run the search under test for the minimiser at radius R along the schedule; the arguments are attributes."""
         path = under_test[joint_minimiser](setup.joint, schedule, R, starts).path
         return cls(setup, under_test, schedule, R, starts, path, claim)
 
@@ -84,7 +91,8 @@ class JointMinimiser:
 
         Raises:
             Ended: the pair is no minimiser, or lies outside the balls.
-            Undecided: the outputs of the pair's head have no correct digits, or the head prefers another token.
+            Undecided: rounding leaves no correct digits of the outputs of the pair's head, or with this head another
+                token scores at least as much as α.
         """
         inside = self._lies_in_the_balls()
         yield inside
@@ -111,9 +119,9 @@ class JointMinimiser:
             raise Undecided(self.claim, why, Form.LIMIT)
 
     def _lies_in_the_balls(self) -> Claim:
-        """Return the claim ‖p‖ ≤ R and ‖v‖ ≤ r; for v = r v̄_mm + w the latter is ⟨v̄_mm, w⟩/r + ‖w‖²/(2r²) ≤ 0.
+        """Return the claim ‖p‖ ≤ R and ‖v‖ ≤ r, which allows for the rounding of a point on a sphere.
 
-        The claim allows for the rounding of a point on a sphere.
+        For v = r v̄_mm + w, ‖v‖ ≤ r is claimed as ⟨v̄_mm, w⟩/r + ‖w‖²/(2r²) ≤ 0.
         """
         path, radii = self.path, (self.R, self.log_r)
         shapes = path.prompts.shape, path.offsets.shape
@@ -132,7 +140,7 @@ class JointMinimiser:
 
     @property
     def log_r(self) -> float:
-        """The logarithm log r of the head's radius."""
+        """The logarithm of the head's radius r."""
         return self.schedule(self.R)
 
     @property
@@ -147,7 +155,7 @@ class JointMinimiser:
 
     @property
     def residual(self) -> float:
-        """The norm of the projected gradient at which the search ended."""
+        """The norm of the projected gradient at the pair with which the search ended."""
         return float(self.path.residuals[0])
 
     @property
@@ -157,40 +165,40 @@ class JointMinimiser:
 
     @property
     def cosine(self) -> Numbers:
-        """The number ⟨p, p̄_relax⟩/R, a lower bound of the cosine of p and p_relax, as ‖p‖ ≤ R."""
+        """The number ⟨p, p̄_relax⟩/R, a lower bound of the cosine of p and p_relax because ‖p‖ ≤ R."""
         return exact(self.p) @ self.setup.towards / self.R
 
     @property
     def slip(self) -> float:
-        """The error of a comparison of log-excess risks, each of which has the rounding 2 eps (k + 8) R max|k|."""
+        """The rounding error of the difference of two log-excess risks: twice 2 eps (k + 8) R max‖k_iα − k_it‖."""
         return 4 * EPS * (self.starts.shape[1] + 8) * self.R * self.setup.joint.longest_row
 
     @property
     def drops(self) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
-        """The signs and logarithms of the drops v·(z_iα − z_it), (n, T) each."""
+        """The signs and logarithms of the drops v·(z_iα − z_it) of the head's outputs, (n, T) each."""
         return head_drops(self.setup.joint, self.log_r, self.w)
 
     @property
     def log_risk(self) -> float:
-        """The logarithm of the risk relative to e^{−rΓ}, log L + rΓ."""
+        """The logarithm of the pair's risk divided by e^{−rΓ}, log L + rΓ."""
         joint = self.setup.joint
         return float(relative_log_risk(joint, self.log_r, self.w, joint.log_weights(self.p)))
 
     @cached_property
     def log_excess(self) -> float:
-        """The log-excess risk log n(L(v, p) − L_α(v)) + rΓ."""
+        """The pair's log-excess risk log n(L(v, p) − L_α(v)) + rΓ, with the risk L_α(v) of selecting α."""
         return self._log_excess_at(self.p)
 
     @cached_property
     def least_competing(self) -> float:
-        """The log-excess risk of the same head with the best competitor R p̄_c in place of p."""
+        """The log-excess risk of the pair's head with the best competing prompt R p̄_c in place of p."""
         return min(self._log_excess_at(c) for c in competitors(self.setup, self.R))
 
     @cached_property
     def above(self) -> str:
-        """The reason why the pair is no minimiser: a competitor of lower risk, as a pair or as a prompt for this head.
+        """The reason why the pair is no minimiser: a competitor has a lower risk, as a pair or with the pair's head.
 
-        The text is empty if there is no such competitor.
+        The text is empty if no competitor has.
         """
         beyond = self._pair_excess
         if self.log_excess <= self.least_competing + self.slip + RESOLVED and beyond <= self.slip:
@@ -210,9 +218,10 @@ class JointMinimiser:
 
     @property
     def _pair_excess(self) -> float:
-        """The difference between log L at (r v̄_mm + w, p) and at the best pair (r v̄_mm, R p̄_c), ≤ 0 for a minimiser.
+        """The difference of log L at the pair (r v̄_mm + w, p) and at the best competitor, ≤ 0 for a minimiser.
 
-        The bounds hold for any head, but they are O(1)/R only if the head's outputs stay within O(1) of rΓ.
+        The bounds of :class:`.LimitBounds` hold for any head, but they are O(1)/R only if the head's outputs stay
+        within O(1) of rΓ.
         """
         joint, zero_offset = self.setup.joint, np.zeros(self.w.size)
         prompts = competitors(self.setup, self.R)
@@ -221,7 +230,7 @@ class JointMinimiser:
 
     @property
     def _selection(self) -> str:
-        """A description of whether the minimiser selects α at the non-supports; empty if there are no non-supports."""
+        """A description of whether the prompt selects α at the inputs that are no supports; empty if there are none."""
         others: Bool[np.ndarray, "n"] = ~self.setup.joint.svm.support
         if not others.any():
             return ""
@@ -230,5 +239,5 @@ class JointMinimiser:
 
 
 def has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
-    """Return whether the rounding error of the outputs w·z is at most 2⁻⁶."""
+    """Return whether the rounding error of the outputs w·z for tokens z of the data is at most 2⁻⁶."""
     return joint.output_rounding(w) <= 2.0**-6

@@ -29,9 +29,9 @@ TARGET_SELECTS = premise("target-selects")
 TARGET_IS_TIGHT = premise("target-is-tight")
 TARGET_KEEPS_OTHERS = premise("target-keeps-others", when=SPARE)
 JOINT_DATA = (SVM_IS_OPTIMAL, *DATASET_CLAIMS, RELAXED_SVM_IS_OPTIMAL)
-"""The claims of :func:`joint_data`."""
+"""The claims that :func:`joint_data` makes."""
 JOINT_SOLUTIONS = (LABEL_MARGIN, LABEL_SUPPORTS, LABEL_DUALS, TARGET_SELECTS, TARGET_IS_TIGHT, TARGET_KEEPS_OTHERS)
-"""The claims of :func:`joint_solutions`."""
+"""The claims that :func:`joint_solutions` makes."""
 
 
 def joint_data(case: Case, setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
@@ -48,10 +48,10 @@ def joint_data(case: Case, setup: JointSetup, under_test: Implementation) -> Ite
 
 
 def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims that v_mm has the label margin Γ, attained on S only, and p_relax the margin Θ, attained on S.
+    """Yield the claims that v_mm has the label margin Γ and p_relax the margin Θ, both attained on the supports S only.
 
-    The margin of p_relax is claimed through the weights at R p̄_relax: σ(−RΘ) ≤ max_{i∈S} q_i ≤ (T−1)/(e^{RΘ} + T − 1),
-    and q_i ≤ (T−1)/T off S.
+    The margin of p_relax is claimed through the weights q_i = 1 − s_iα at R p̄_relax: σ(−RΘ) ≤ max_{i∈S} q_i ≤
+    (T−1)/(e^{RΘ} + T − 1), and q_i ≤ (T−1)/T at other inputs.
     """
     joint, target, T = setup.joint, setup.target, setup.problem.T
     support = joint.svm.support
@@ -59,11 +59,11 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
     yield at_least(LABEL_MARGIN, Form.EFFECTIVE, outputs - setup.slack, setup.margin, points="input")
     yield at_least(LABEL_SUPPORTS, Form.EFFECTIVE, setup.margin, outputs[support], points="support")
     yield _duals_claim(setup)
-    # The ball is larger than the points require, because a point on its sphere would be shortened for rounding.
+    # The ball ‖p‖ ≤ R is larger than the points require, because a point on its sphere would be shortened for rounding.
     level = SublevelSet(setup, under_test, 0.0, 601.0 * target.norm, 600.0 * target.p)
     RTheta = np.array([4.0, 60.0, 600.0])
     points = level.points(np.zeros((3, joint.tokens.shape[2])), RTheta[:, None] * target.p)
-    # Entries of p are rounded twice, which changes margins, and so logarithms of q, by at most EPS Σ|δk p|.
+    # Entries of p are rounded twice, which changes margins, and so logarithms of q, by at most EPS Σ|k_iα − k_it||p|.
     margin_error = EPS * np.max(np.sum(np.abs(joint.rows) * np.abs(points.p)[:, None, None, :], axis=-1), axis=(1, 2))
     q = level.nonoptimality(points) * np.exp(exact(np.zeros(3)).widen(margin_error * (1 + 16 * EPS)))[:, None]
     worst = np.max(q[:, support], axis=1)
@@ -76,9 +76,10 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
 
 
 def _duals_claim(setup: JointSetup) -> Claim:
-    """Return the claim that the duals of (SVM) prove v_mm optimal: λ ≥ 0, zero off S, Σ λ = 1, Σ λ_i z_i = Γ v̄_mm.
+    """Return the claim that the duals λ of (SVM) prove v_mm optimal: λ ≥ 0, zero off S, Σ λ = 1, Σ λ_i z_i = Γ v̄_mm.
 
-    Each dual is a rounded rational, divided by the rounded sum of n such rationals.
+    S are the supports and z_i = Y_i x_iα the signed features. Each dual is a rounded rational, divided by the rounded
+    sum of n such rationals.
     """
     svm, n = setup.joint.svm, setup.problem.n
     duals = with_roundings(svm.duals, n + 2)

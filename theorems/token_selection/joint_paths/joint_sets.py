@@ -1,4 +1,7 @@
-"""Sublevel sets of a joint problem: the risk at pairs (v, p) with its rounding error, and a search for pairs.
+"""Sublevel sets of a joint problem: the risk at pairs (v, p) of head and prompt with its rounding error, and a search.
+
+A sublevel set contains the pairs in two balls whose risk is at most that of a given pair, the *competitor*. Heads are v
+= r v̄_mm + w, outputs are rΓ + E_i with the label margin Γ of v_mm, and α are the chosen tokens.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (ERM) with logistic loss.
 """
@@ -25,19 +28,25 @@ from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, JointSetup
 
 LARGEST_EXPONENT = 690.0
-"""The logarithm of the largest radius in use; a larger radius is replaced by e^690, which changes no result here."""
+"""The logarithm of the largest radius of heads in use; a larger radius is replaced by e^690, which changes no result
+here.
+"""
 
 
 NEGLIGIBLE, NOTHING = 600.0, 2.0**-860
-"""An exponent u whose e^{−u} is negligible, and a number above e^{−600}."""
+"""The first is an exponent u whose e^{−u} is negligible, the second a number above e^{−600}."""
 SERIES = 2.0**-40
-"""The y below which log(log(1 + y)/y) is computed as −y/2, since the term in y² is below the rounding of float64."""
+"""The y = e^{−u} below which log(log(1 + y)/y), part of log ℓ(u), is computed as −y/2, since the term in y² is below
+the rounding of float64.
+"""
 LARGE = 700.0
-"""The value of −u above which log ℓ(u) is computed directly and not relative to e^{−u}, which would overflow."""
+"""The value of −u above which log ℓ(u) is computed directly; it is not computed relative to e^{−u}, which would
+overflow.
+"""
 
 
 def largest(x: Numbers) -> Float64[np.ndarray, "*b"]:
-    """Return an upper bound of |x| in floats."""
+    """Return an upper bound of |x| in floats for a bounded array x."""
     return np.asarray((np.abs(x.value) + x.error) * (1 + 4 * EPS))
 
 
@@ -46,9 +55,9 @@ class Points:
     """Pairs (r v̄_mm + w, p) of head and prompt with their softmax weights under test and log-risk Λ = log L + rΓ.
 
     Attributes:
-        w: the heads' offsets, (m, d).
+        w: the offsets of the heads from r v̄_mm, (m, d).
         p: the prompts, (m, k).
-        weights: the weights s_it, (m, n, T).
+        weights: the softmax weights s_it, (m, n, T).
         value: the log-risks Λ, (m,).
     """
 
@@ -63,14 +72,22 @@ class Points:
 
     @classmethod
     def together(cls, parts: Iterable[Points]) -> Points:
-        """Concatenate several batches."""
+        """Concatenate several batches of pairs."""
         parts = list(parts)
         return cls(*(np.concatenate([getattr(x, name) for x in parts]) for name in ("w", "p", "weights", "value")))
 
 
 @dataclass(frozen=True, eq=False)
 class SublevelSet:
-    """The set {(v, p): ‖v‖ ≤ r, ‖p‖ ≤ R, L(v, p) ≤ L(competitor)} for one (r, R)."""
+    """The set {(v, p): ‖v‖ ≤ r, ‖p‖ ≤ R, L(v, p) ≤ L(r v̄_mm, p_c)} for one pair of radii (r, R).
+
+    Attributes:
+        setup: the problem, with v_mm, p_mm and p_relax.
+        under_test: the implementation that computes softmax weights.
+        log_r: log r.
+        R: the radius R.
+        competitor: the prompt p_c, (k,).
+    """
 
     setup: JointSetup
     under_test: Implementation
@@ -80,13 +97,13 @@ class SublevelSet:
 
     @cached_property
     def r(self) -> float:
-        """The radius of the head, at most e^{690}."""
+        """The radius r of the head, or e^{690} if it is larger."""
         return math.exp(min(self.log_r, LARGEST_EXPONENT))
 
     def feasible(
         self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
     ) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m k"]]:
-        """Return heads (as offsets) and prompts moved into the balls ‖v‖ ≤ r, ‖p‖ ≤ R."""
+        """Return heads, as offsets w from r v̄_mm, and prompts p moved into the balls ‖v‖ ≤ r, ‖p‖ ≤ R."""
         norms = np.linalg.norm(p, axis=1, keepdims=True)
         shorter = self.R * (1 - 2 * EPS) / np.maximum(norms, self.R)
         return retract(self.setup.joint, self.log_r, w), p * np.where(norms > self.R, shorter, 1.0)
@@ -99,15 +116,15 @@ class SublevelSet:
         return Points(w, p, weights, self.log_risk(w, weights))
 
     def nonoptimality(self, points: Points) -> Numbers:
-        """Compute q_i, the weight that is not on the chosen token, (m, n)."""
+        """Return q_i = 1 − s_iα, the softmax weight that is not on the chosen token, (m, n)."""
         return np.sum(np.where(self.setup.joint.others, points.weights, 0.0), axis=-1)
 
     def log_risk(self, w: Float64[np.ndarray, "m d"], weights: Numbers) -> Numbers:
-        """Compute Λ = log mean_i ℓ(rΓ + E_i) + rΓ, rΓ + E_i the outputs of the head within its ball, (m,).
+        """Return Λ = log mean_i ℓ(rΓ + E_i) + rΓ for the outputs rΓ + E_i of heads within their ball, (m,).
 
         A head v = r v̄_mm + w that rounding puts outside its ball, ‖v‖ = r + o, is shortened by the factor 1/(1 + o/r),
-        with 2r o ≤ ‖v‖² − r² = 2r v̄_mm·w + ‖w‖². This changes an output by at most (o/r)|rΓ + E_i|, which the error
-        contains.
+        with 2r o ≤ ‖v‖² − r² = 2r v̄_mm·w + ‖w‖². This changes an output by at most (o/r)|rΓ + E_i|, which the error of
+        the result contains.
         """
         s, r = self.setup, self.r
         drops = r * s.drops + np.vecdot(s.sides, w[:, None, None])
@@ -127,15 +144,15 @@ class SublevelSet:
 
     @cached_property
     def start(self) -> Points:
-        """The competitor (r v̄_mm, R p̄_c) as a batch of one pair."""
+        """The pair (r v̄_mm, p_c) of the competitor p_c, as a batch of one pair."""
         return self.points(np.zeros((1, self.setup.joint.tokens.shape[2])), self.competitor[None])
 
     def search_points(self, rng: np.random.Generator, *, rays: int = 20, rounds: int = 3) -> Points:
-        """Find pairs in the set along rays, most of them near the ends of the rays, where the bounds are tightest.
+        """Return pairs of the set found along rays, most of them near the ends of the rays, where bounds are tight.
 
-        Rays start at the competitor, later at pairs from earlier rays. Along each ray, step sizes from far below one
-        logit to far beyond the balls are tried (the set need not be convex), then step sizes around the largest that
-        stays inside the set.
+        In the first round rays start at the competitor, later at pairs from earlier rays. Along each ray, step sizes
+        from far below one logit to far beyond the balls are tried (the set need not be convex), then step sizes around
+        the largest that stays inside the set.
         """
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], joint.keys.shape[2]
@@ -161,13 +178,13 @@ class SublevelSet:
             chosen[: rays // 2] = rng.integers(max(0, len(w) - 40), len(w), size=rays // 2)
             origin_w, origin_p = w[chosen], p[chosen]
         points = self.points(w[1:], p[1:])
-        # The competitor belongs to the set, and may be the only pair that float64 can tell to be inside.
+        # The competitor belongs to the set, and may be the only pair of which float64 can decide this.
         return Points.together([self.start, points.where(np.asarray(points.value <= self.start.value))])
 
     def _directions(
         self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float
     ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b k"]]:
-        """Draw directions of rays for head, prompt or both: random, against a row, or along the competitor."""
+        """Draw directions of rays for head, prompt or both: random, against key differences, along the competitor."""
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], rows.shape[1]
         by_p = rng.normal(size=(rays, k)) / unit
@@ -182,9 +199,13 @@ class SublevelSet:
 
 
 def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Claim]:
-    """Yield the claim left ≥ right at the pairs (v, p) of all sets.
+    """Yield the claim ``name``, left ≥ right, at the pairs (v, p) of all sets.
 
-    Without pairs there is no claim, except :data:`NON_OPTIMALITY`, which is then undecided.
+    If there are no pairs, no claim is made; only the claim :data:`NON_OPTIMALITY` is made also then, and is undecided.
+
+    Args:
+        name: the name of the claim.
+        sides: the left and the right sides, for each set.
     """
     flat_sides: list[Any] = []
     for pair in sides:
@@ -198,9 +219,9 @@ def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Cl
 
 
 def _log_losses(base: Numbers, E: Numbers) -> Numbers:
-    """Compute log ℓ(u) + rΓ for u = rΓ + E_i, rΓ = ``base``.
+    """Return log ℓ(u) + rΓ for outputs u = rΓ + E_i, with rΓ = ``base``.
 
-    The formula is −E_i + log(log(1 + y)/y) with y = e^{−u}; if y overflows, log ℓ(u) is computed directly. For u > 600
+    With y = e^{−u} the result is −E_i + log(log(1 + y)/y); if y overflows, log ℓ(u) is computed directly. For u > 600
     the second term, which is negligible there, is replaced by its value at u = 600.
     """
     u = base + E
@@ -213,7 +234,7 @@ def _log_losses(base: Numbers, E: Numbers) -> Numbers:
 
 
 def with_series(x: Numbers, y: Numbers) -> Numbers:
-    """Return x = log(log(1 + y)/y), for small y > 0 replaced by −y/2, with an error of at most y².
+    """Return x = log(log(1 + y)/y), replaced by −y/2 with an error of at most y² where y > 0 is small.
 
     The error also covers y below e^{−600}, where x has no correct digits.
     """

@@ -31,10 +31,10 @@ NON_OPTIMALITY = sharper("non-optimality")
 
 
 RESOLVED_MARGIN = 2.0**-10
-"""The largest rounding error of a margin of 1 at which p_mm can serve as a competitor.
+"""The largest rounding error of a margin of 1 at which p_mm can serve as a competitor (:func:`competitors`).
 
-Premises evaluate the margin at RΘ = 600, where rounding must not move a logit by 1. Keys that are separable only
-because they are rounded, such as products with a W of low rank, exceed this error.
+Premises evaluate the margin at RΘ = 600 (the norm R times the margin Θ of p̄_mm), where rounding must not change a logit
+by 1. Keys that are separable only because they are rounded, such as products with a W of low rank, exceed this error.
 """
 
 
@@ -47,12 +47,14 @@ def with_roundings(x: Any, roundings: int) -> Numbers:
 class JointSetup:
     """A case of Theorem 5 or 6 with the solutions that the implementation under test returns.
 
+    z_it = Y_i x_it are the signed tokens. The *supports* of v_mm are the inputs i with v̄_mm·z_iα = Γ.
+
     Attributes:
         problem: keys, scores, loss.
-        joint: signed tokens, keys, α and (SVM).
+        joint: signed tokens, keys, α and the solution v_mm of (SVM).
         nu: a proven constant ν of Assumption C over the supports.
         separator: the solution p_mm(α) of ATT-SVM.
-        target: the solution p_relax of the relaxed SVM; p_mm where every input is a support.
+        target: the solution p_relax of the relaxed SVM; p_mm if every input is a support.
     """
 
     problem: Problem
@@ -68,7 +70,7 @@ class JointSetup:
 
     @cached_property
     def margin(self) -> Numbers:
-        """The label margin Γ."""
+        """The label margin Γ = 1/‖v_mm‖."""
         return with_roundings(self.joint.svm.margin, 4)
 
     @cached_property
@@ -98,7 +100,7 @@ class JointSetup:
 
     @cached_property
     def spread(self) -> Numbers:
-        """The constant Δ, the largest ‖z_iα − z_it‖ of a support."""
+        """The constant Δ, the largest ‖z_iα − z_it‖ over the supports i."""
         return np.max(np.linalg.norm(self.sides[self.joint.svm.support], axis=-1))
 
     @cached_property
@@ -126,7 +128,7 @@ def joint_setup(
         case: tokens, labels and the chosen tokens α.
         under_test: the implementation whose solvers are called.
         claim: the name of the claim that is undecided where a solution does not exist.
-        form: the form of that claim.
+        form: the form of this claim (effective or limit).
 
     Raises:
         Undecided: a solution does not exist, or rounding hides the margins of p_mm.
@@ -155,18 +157,22 @@ def joint_setup(
 
 
 def margin_rounding(keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"], separator: MaxMargin) -> float:
-    """Return eps max Σ|k_iα − k_it||p_mm|, a bound of the change of p_mm's margins by rounding."""
+    """Return eps max Σ|k_iα − k_it||p_mm|, a bound of the change of the margins of p_mm by rounding."""
     rows = chosen_rows(keys, alpha)[:, None] - keys
     return float(EPS * np.max(np.abs(rows) @ np.abs(separator.p)))
 
 
 def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
-    """Return the competitors R p̄_c, p_c = p_relax + ε(p_mm − p_relax), for ε = 0 and several ε = 2^k/R."""
+    """Return prompts R p̄_c of norm R to which others are compared: p_c = p_relax + ε(p_mm − p_relax) for several ε.
+
+    The ε are 0 and min(1, 2^k ‖p_mm‖/R) for k = −2, …, 8; if p_relax = p_mm, only R p̄_mm is returned.
+    """
     start, towards = setup.target.p, setup.separator.p - setup.target.p
     if not np.any(towards):
         return [R * setup.target.direction]
     unit = R / setup.separator.norm
-    # Where p_relax ties an input, ε = 0 is left out: rounding would decide on which side of the tie R p̄_c lies.
+    # Where p_relax gives α and another token the same logit, ε = 0 is left out: rounding would decide on which side of
+    # this tie R p̄_c lies.
     tied = setup.target.neighbours[~setup.joint.svm.support].any()
     shares = [] if tied else [0.0]
     shares += [min(1.0, 2.0**k / unit) for k in range(-2, 9)]
@@ -175,6 +181,9 @@ def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
 
 
 def nonoptimality_bounds(margin: Numbers, T: int) -> tuple[Numbers, Numbers]:
-    """Return the bounds (T−1)/(e^m + T − 1) ≥ q ≥ σ(−m) of q = 1 − s_α where the smallest of T − 1 margins is m."""
+    """Return the upper bound (T−1)/(e^m + T − 1) and the lower bound σ(−m) of q = 1 − s_α for the smallest margin m.
+
+    m is the smallest of T − 1 margins of α over the other tokens, and s_α the softmax weight of α.
+    """
     odds = np.exp(-margin)
     return (T - 1) * odds / (1 + (T - 1) * odds), odds / (1 + odds)

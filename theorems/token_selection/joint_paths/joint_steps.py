@@ -1,8 +1,8 @@
 """The premises of a run of joint descent: its start, and that head and prompt take a normalized step at every iterate.
 
-The loop under test is given the functions for the softmax, the gradient in the prompt (for the scores Y_i x_it·v of the
-current head) and the gradient in the head. Its steps are compared with these gradients at its own iterates, and the
-gradient in the head is compared with its formula.
+The loop under test is given the functions for the softmax, for the gradient in the prompt (with the scores Y_i x_it·v
+of the current head v) and for the gradient in the head. Its steps are compared with these gradients at its own
+iterates, and the gradient in the head is compared with its formula.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3.
 """
@@ -28,7 +28,7 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.descent_steps import starts_claim, steps_claim
 
 LOOKED_AT = 40
-"""The number of iterates at which the step is checked, spread over the run."""
+"""The largest number of iterates at which the step is checked, spread over the run."""
 
 
 STARTS_AT_HEAD = premise("joint-run-starts-at-its-head")
@@ -37,7 +37,7 @@ HEAD_GRADIENT = premise("head-gradient")
 HEAD_STEP = premise("head-iterate-is-a-step")
 PROMPT_STEP = premise("prompt-iterate-is-a-step")
 JOINT_RUN = (STARTS_AT_HEAD, STARTS_AT_PROMPT, HEAD_GRADIENT, HEAD_STEP, PROMPT_STEP)
-"""The claims of :func:`joint_run`."""
+"""The claims that :func:`joint_run` makes."""
 
 
 def joint_run(
@@ -45,7 +45,8 @@ def joint_run(
 ) -> Iterator[Claim]:
     """Yield the claims that the run starts at the requested head and prompt, and takes normalized steps.
 
-    v(t+1) = v(t) − η_v ∇_v L/‖∇_v L‖ and p(t+1) = p(t) − η_p ∇_p L/‖∇_p L‖, both at (v(t), p(t)).
+    v(t+1) = v(t) − η_v ∇_v L/‖∇_v L‖ and p(t+1) = p(t) − η_p ∇_p L/‖∇_p L‖, with both gradients at (v(t), p(t)) and the
+    step lengths η_v, η_p of the settings.
     """
     yield starts_claim(STARTS_AT_HEAD, run.heads, settings.head, settings.steps)
     yield starts_claim(STARTS_AT_PROMPT, run.prompts, settings.prompt, settings.steps)
@@ -78,14 +79,17 @@ def joint_run(
 def _formula_claim(
     joint: Joint, weights: Float64[np.ndarray, "m n T"], heads: Float64[np.ndarray, "m d"], theirs: list[ScaledGradient]
 ) -> Claim:
-    """Return the claim ∇_v L = −(1/n) Σ_i |ℓ'(v·x_i^p)| x_i^p, in units of the reported gradient."""
+    """Return the claim ∇_v L = −(1/n) Σ_i |ℓ'(v·x_i^p)| x_i^p, in units of the reported gradient.
+
+    x_i^p = Σ_t s_it Y_i x_it are the signed features of attention.
+    """
     features: Any = np.einsum("mnt,ntd->mnd", exact(weights), exact(joint.tokens))
     outputs = np.vecdot(features, exact(heads)[:, None])
     scale = np.array([float(x.log_scale) for x in theirs])
     slopes = np.exp(-np.logaddexp(0.0, outputs) - scale[:, None])
     right = -np.sum(slopes[..., None] * features, axis=1) / joint.tokens.shape[0]
     reported = np.array([x.direction for x in theirs])
-    # The error is doubled, because the implementation may use another formula.
+    # The rounding error is doubled, because the implementation may use another formula.
     gap = np.abs(right.widen(right.error) - reported)
     size = float(np.abs(joint.tokens).max())
     return at_least(HEAD_GRADIENT, Form.EXACT, 0.0, gap, scale=size or 1.0, points="entry")

@@ -1,4 +1,4 @@
-"""Lemma 12: a prompt that selects α lies in the quadrant of α, where (k_iα − k_it)·p ≥ 0 for all i and t."""
+"""Lemma 12: a prompt p that selects α lies in the quadrant of α, the set with (k_iα − k_it)·p ≥ 0 for all i and t."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         log(s_iα/q_i) ≤ m_i ≤ log(s_iα/q_i) + log(T − 1).
 
-    (q_i/s_iα = Σ_{t≠α} e^{−(k_iα−k_it)·p} lies between its largest term and T − 1 times its largest term.) So s_iα ≥
-    1/2 for all i puts p into the quadrant, without any limit; for T = 2 the converse holds, too. R₀ is then explicit:
-    any R from which on the bounds of Theorem 6 on the sublevel set are at most 1/2.
+    (q_i/s_iα = Σ_{t≠α} e^{−(k_iα−k_it)·p} lies between its largest term and T − 1 times its largest term.) So p lies in
+    the quadrant if s_iα ≥ 1/2 for all i, without any limit; for T = 2 the converse holds, too. R₀ is then explicit: any
+    R from which on the bounds of Theorem 6 on the sublevel set are at most 1/2.
     """
     setup = joint_setup(case, under_test, ODDS)
     yield from premises(joint_data(case, setup, under_test))
@@ -66,7 +66,7 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield at_least(ODDS, Form.EFFECTIVE, margins, np.log(odds), points="point and input")
     yield at_least(ODDS_REVERSED, Form.EFFECTIVE, most, margins, points="point and input")
 
-    # m_i ≥ 0 wherever the bound on q_i is at most 1/2.
+    # The margin m_i is at least 0 wherever the bound on q_i = 1 − s_iα is at most 1/2.
     from_r0 = level.other_bounds <= 0.5
     inside = level.search_points(rng)
     if from_r0.any():

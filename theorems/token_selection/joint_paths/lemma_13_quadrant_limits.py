@@ -1,4 +1,4 @@
-"""Lemma 13: within the quadrant of α, the joint path tends to v_mm and p_relax."""
+"""Lemma 13: within the quadrant of α, where (k_iα − k_it)·p ≥ 0, the joint path tends to v_mm and p_relax."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import (
 )
 
 UNITS = (10.0, 40.0, 160.0)
-"""The values of RΘ_relax of the sublevel sets, in which r = e^{RΘ_relax}."""
+"""The values of RΘ_relax for which pairs (v, p) with ‖p‖ ≤ R, ‖v‖ ≤ r = e^{RΘ_relax} are searched; Θ_relax is the
+margin of p̄_relax.
+"""
 BEHIND = "every token but α has less than the label margin Γ"
 
 
 def quadrant_cases() -> SearchStrategy[Case]:
-    """Return a strategy for cases in which some inputs are no supports of v_mm and may have better tokens than α.
+    """Return cases with inputs that are no supports of v_mm, in some of which these inputs have better tokens than α.
 
     Without the restriction to the quadrant, the prompt would select the better tokens.
     """
@@ -61,13 +63,14 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Over these prompts the joint path has v_r/r → v̄_mm and p̃_R/R → p_relax/‖p_relax‖.
 
-    As in Theorem 6 a schedule must be added (r ≥ c* R); with r fixed the limit is p_mm, and the lemma as printed is
-    false.
+    As in Theorem 6, which defines c*, a hypothesis must be added: r ≥ c* R. With r fixed the limit is p_mm, and the
+    lemma as printed is false.
 
-    **Effective**, on the part of the sublevel set of (r v̄_mm, R p̄_c) that lies in the quadrant: q_S, margins over S
-    and head as in Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the
-    margins of the other inputs are at least 0 (item 7 of :mod:`.joint_constants`). Tokens of inputs off the support
-    need not score below α here.
+    **Effective**, at the pairs (v, p) in the quadrant with ‖v‖ ≤ r, ‖p‖ ≤ R and at most the risk of (r v̄_mm, R p̄_c),
+    with the notation of :mod:`.joint_constants`: the bounds of q_S, of margins over S and of the head are those of
+    Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the margins of the other
+    inputs are at least 0 (item 7 of :mod:`.joint_constants`). Tokens of inputs off the support need not score below α
+    here.
 
     **Limit.** Along r = e^{RΘ/2}, or r = 2c*R if p_relax ties an input, where every other token has less than the label
     margin Γ: v_mm·z_it < 1 by more than its rounding.
@@ -78,13 +81,15 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     levels = [Sublevel.of(setup, under_test, units, units * p_relax.norm) for units in UNITS]
     yield from premises(joint_solutions(setup, under_test))
     yield from in_sublevel_sets([level.pairs(rng).in_quadrant() for level in levels])
-    # A token whose output equals the label margin Γ up to rounding is excluded: r = e^{RΘ/2} would multiply the error.
+    # The limit is not claimed if a token's output equals the label margin Γ up to rounding: r = e^{RΘ/2} would multiply
+    # the error.
     drop_excess = setup.smallest_drops - setup.slack
     if not (drop_excess.value > 16 * drop_excess.error).all():
         return
     schedule = exponential_schedule(p_relax.margin / 2)
     if p_relax.neighbours[~setup.joint.svm.support].any():
-        # An input that p_relax ties keeps q_i between 0 and 1, which float64 cannot resolve at r = e^{RΘ/2}.
+        # Where p_relax gives α and another token the same logit, 1 − s_iα stays between 0 and 1, which float64 cannot
+        # resolve at r = e^{RΘ/2}.
         schedule = linear_schedule(2 * linear_ratio(setup, under_test))
     starts, R = rng.normal(size=(STARTS, p_relax.p.size)), LARGEST_UNITS * p_relax.norm
     yield from minimiser_claims(JointMinimiser.of(setup, under_test, schedule, R, starts, LIMIT_DIRECTION))

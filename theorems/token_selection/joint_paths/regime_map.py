@@ -1,7 +1,7 @@
 """The regime map of the joint regularization path: which schedules r(R) end at p_mm, at p_relax, or between these.
 
-``theorems figures regime-map`` draws it. The paper's Theorem 6 names the limit p_relax for any schedule; see
-:mod:`.theorem_6_relaxed_joint_path`.
+``theorems figures regime-map`` draws the map. The paper's Theorem 6 names the limit p_relax for any schedule, although
+a slowly growing r leads to p_mm (:mod:`.theorem_6_relaxed_joint_path`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from theorems.token_selection.joint_paths.joint_sets import LARGEST_EXPONENT
 from theorems.token_selection.joint_paths.joint_setup import JointSetup, joint_setup
 
 UNITS = 2.0**20
-"""The value of RΘ_relax at the end of a path."""
+"""The value of RΘ_relax at the end of a path, for the radius R of the prompt and the margin Θ_relax of p̄_relax."""
 SHARES = (0.125, 0.25, 0.5, 0.75, 1.0, 2.0, 4.0)
-"""The ratios r/(c* R) of the linear schedules, c* the critical ratio of Theorem 6."""
+"""The ratios r/(c* R) of the linear schedules, where c* is the critical ratio of Theorem 6."""
 Prompt = Float64[np.ndarray, "dk"]
 
 
 @dataclass(frozen=True)
 class Regime:
-    """The end of the joint path along one schedule r(R).
+    """The end of the joint path (v, p) along one schedule r(R), ‖v‖ ≤ r, ‖p‖ ≤ R.
 
     Attributes:
         data: the name of the data.
-        schedule: r as a function of R, in words.
+        schedule: r as a function of R, as text.
         ratio: the limit of r/R.
-        from_mm, from_relax, from_predicted: the distances of p/R from p̄_mm, p̄_relax and p(lim r/R) at the end.
+        from_mm, from_relax, from_predicted: the distances of p/R from p̄_mm, from p̄_relax and from the limit p(c)
+            predicted for c = ``ratio``, at the end.
         from_head: 1 − cos(v, v_mm) at the end.
     """
 
@@ -53,7 +54,7 @@ class Regime:
 
     @property
     def ends_at(self) -> str:
-        """Return which of "p_mm" and "p_relax" the end is close to; "both", or "between" if it is close to neither."""
+        """Return "p_mm" or "p_relax", whichever the end is close to; "both", or "between" if it is close to neither."""
         near = 4 * max(self.from_predicted, 1 / UNITS)
         if min(self.from_mm, self.from_relax) > near:
             return "between"
@@ -63,11 +64,11 @@ class Regime:
 
 
 def regimes(case: Case, under_test: Implementation = REFERENCE) -> Iterator[Regime]:
-    """Yield the end of the path for each schedule.
+    """Yield the end of the joint path for each schedule.
 
     Raises:
-        ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over its supports, or no input off
-            the supports constrains the path.
+        ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over the supports of v_mm, or
+            p_relax is not constrained by any other input.
     """
     try:
         setup = joint_setup(case.normalise(), under_test)
@@ -93,7 +94,7 @@ def regimes(case: Case, under_test: Implementation = REFERENCE) -> Iterator[Regi
 
 
 def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: float, predicted: Prompt) -> Regime:
-    """Return where the joint path along one schedule ends."""
+    """Return the end of the joint path along one schedule; ``predicted`` is the limit that its ratio predicts."""
     R = UNITS / setup.target.margin
     start = setup.separator.direction + setup.target.direction
     path = joint_path(setup.joint, schedule, np.array([R]), start, most_steps=400)
@@ -111,7 +112,7 @@ def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: 
 
 
 def generate_case(seed: int) -> Case:
-    """Return Figure 3(b)'s case with other numbers: two supports (h, ±1) and a non-support, second tokens 0."""
+    """Return Figure 3(b)'s case with other numbers: supports (h, ±1) of v_mm, a third input, and second tokens 0."""
     rng = np.random.default_rng(seed)
     h = rng.integers(2, 9, size=2) / 4
     spare = 1 + int(rng.integers(1, 9)) / 4

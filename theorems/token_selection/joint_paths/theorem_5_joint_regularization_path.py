@@ -1,4 +1,4 @@
-"""Theorem 5: the joint regularization path of head and prompt when every attention feature is a support vector.
+"""Theorem 5: the joint regularization path of head and prompt when every feature x_iα is a support vector of v_mm.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.1, Theorem 5, Appendix C.1;
 :mod:`.joint_constants`.
@@ -62,17 +62,21 @@ SHARP_OFFSET = sharper(
 )
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
-"""The pairs (RΘ, log r/(RΘ)) of the sublevel sets: r is below, at or above e^{RΘ}."""
+"""The pairs (RΘ, log r/(RΘ)) of the radii r, R of sublevel sets, Θ the margin of p̄_mm: r is below, at or above e^{RΘ}.
+"""
 SOLVED = 1e-6
-"""The largest residual of a minimiser that is compared with the sharp form."""
+"""The largest residual (norm of the projected gradient) at which a minimiser's offset is compared with the predicted
+one.
+"""
 DEPENDENT = 2.0**-40
-"""The least singular value of G that counts as nonzero, as a share of the largest.
+"""The least ratio to the largest singular value at which a singular value of G, the rows of p_mm's neighbours, counts
+as nonzero.
 
-Much smaller singular values are rounding errors, which a pseudo-inverse omits. If there are any, the sharp form's error
-bound exceeds :data:`SHARP_ERROR` at every radius up to 2^24.
+Much smaller singular values are rounding errors, which a pseudo-inverse omits. If there are any, the error bound of the
+predicted offset exceeds :data:`SHARP_ERROR` at every radius up to 2^24.
 """
 SHARP_ERROR, LARGEST_SHARP = 1e-3, 2.0**24
-"""The sharp form is compared where its error bound is below SHARP_ERROR, at RΘ up to LARGEST_SHARP."""
+"""The predicted offset is compared where the bound of its error is below SHARP_ERROR, at RΘ up to LARGEST_SHARP."""
 
 
 @statement(
@@ -100,8 +104,9 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (v_r, p_R) minimise L over ‖v‖ ≤ r, ‖p‖ ≤ R; then v_r/r → v̄_mm and p_R/R → p̄_mm as r, R → ∞. (The loss of the case
     is not used, nor the head of its dataset.)
 
-    **Effective**, for every (v, p) with ‖v‖ ≤ r, ‖p‖ ≤ R and L(v, p) ≤ L(r v̄_mm, R p̄_mm) =: L_c, with
-    F = log(e^{n L_c} − 1) + rΓ ≤ log n + r D (T−1) e^{−RΘ} + o(1), D = max v̄_mm·(z_iα − z_it), Δ = max ‖x_iα − x_it‖:
+    **Effective**, for every (v, p) with ‖v‖ ≤ r, ‖p‖ ≤ R and L(v, p) ≤ L(r v̄_mm, R p̄_mm) =: L_c, with F = log(e^{n L_c}
+    − 1) + rΓ ≤ log n + r D (T−1) e^{−RΘ} + o(1), z_it = Y_i x_it, D = max v̄_mm·(z_iα − z_it), Δ = max ‖x_iα − x_it‖,
+    and s_iα the softmax weight of α:
 
     - q_max = max_i (1 − s_iα) ≤ B := F/(rν),
     - every margin (k_iα − k_it)·p ≥ log(1/B − 1) if B < 1, of either sign,
@@ -111,16 +116,17 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Derivation: :mod:`.joint_constants`. It sharpens log(2n) to log n + o(1), 2M to D and Δ, and needs no sign of the
     margin. With r ≥ e^{RΘ}, B = O(e^{−RΘ}) and the margins are Θ − O(1)/R. Losses are compared as log L + rΓ.
 
-    **Limit.** Minimisers need no schedule between r and R: followed along r = R, r = e^{RΘ/2} and r = e^{RΘ}/D to
-    RΘ = 10⁸, where 1 − cos(p, p_mm) is bounded by 10⁻⁶ (:mod:`.joint_constants`). At R p̄_mm an output loses up to
-    r D e^{−RΘ}: the factor 1/D of the last schedule makes this O(1) in any unit of the tokens.
+    **Limit.** Minimisers have these limits however r and R are related: they are followed along r = R, r = e^{RΘ/2} and
+    r = e^{RΘ}/D to RΘ = 10⁸, where 1 − cos(p, p_mm) is bounded by 10⁻⁶ (:mod:`.joint_constants`). At R p̄_mm an output
+    loses up to r D e^{−RΘ}: the factor 1/D of the last schedule makes this O(1) in any unit of the tokens.
 
-    **Sharp.** Along r = e^{RΘ/2}, R(p_R/R − p̄_mm) → o = G⁺ log(π_i δ_it/μ_it) across p̄_mm, for independent neighbours
-    with rows G and duals μ > 0. *Derivation.* While r e^{−RΘ} → 0, the excess e^X of :mod:`.joint_constants` is to
-    first order Σ_j c_j e^{−R g_j·p̄}, c_j = π_i δ_it, with π the head's dual: π_i ∝ e^{−w·z_iα}. So R (p/R − p̄) → G⁺ b,
-    b_j = log(c_j/μ_j), minus its part along p̄. At finite R the stationarity condition Σ_j c_j e^{−g_j·o_R} g_j ∥ p̄ +
-    o_R/R moves log μ_j by at most 2‖(Gᵀ)⁺‖‖o‖/(RΘμ_j), so the error is at most 4√m ‖G⁺‖² (‖o‖+1)/(RΘ min μ), plus
-    e^{−R(m'−Θ)} of the non-neighbours and r e^{−RΘ}.
+    **Sharp.** Along r = e^{RΘ/2}, R(p_R/R − p̄_mm) → o, the part of G⁺ log(π_i δ_it/μ_it) orthogonal to p̄_mm, for
+    independent neighbours with m rows G = (g_j), pseudo-inverse G⁺ and duals μ > 0, where δ_it = v̄_mm·(z_iα − z_it).
+    *Derivation.* While r e^{−RΘ} → 0, the excess e^X of :mod:`.joint_constants` is to first order Σ_j c_j e^{−R g_j·p̄},
+    c_j = π_i δ_it, with π the head's dual: π_i ∝ e^{−w·z_iα}. So R (p/R − p̄) → G⁺ b, b_j = log(c_j/μ_j), minus its part
+    along p̄. At finite R the stationarity condition Σ_j c_j e^{−g_j·o_R} g_j ∥ p̄ + o_R/R moves log μ_j by at most
+    2‖(Gᵀ)⁺‖‖o‖/(RΘμ_j), so the error is at most 4√m ‖G⁺‖² (‖o‖+1)/(RΘ min μ), plus e^{−R(m'−Θ)}, m' the least margin of
+    the other tokens at p̄, and r e^{−RΘ}.
     """
     setup = joint_setup(case, under_test)
     yield from premises(joint_data(case, setup, under_test), joint_solutions(setup, under_test))
@@ -141,8 +147,11 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
-    """Yield the effective claims at pairs of sublevel sets, with the B, F and resulting bounds of each set."""
-    # q_max ≤ B.
+    """Yield the effective claims at pairs (v, p) of sublevel sets, with the constants of each set.
+
+    The symbols of the comments are those of :mod:`.joint_constants`.
+    """
+    # q_max ≤ B for q_max = max_i (1 − s_iα).
     yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q, axis=1)) for x in sets])
 
     # (k_iα − k_it)·p ≥ log(1/B − 1).
@@ -164,7 +173,7 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
 
 @section
 def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
-    """Yield the limit claims at a minimiser."""
+    """Yield the limit claims at a minimiser of the risk; the comments use the symbols of :mod:`.joint_constants`."""
     yield from premises(at)
     bounds = LimitBounds(at)
 
@@ -181,7 +190,7 @@ def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
 
 
 def offset_claims(setup: JointSetup, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> Iterator[Claim]:
-    """Yield the sharp claim if all inputs are supports and the duals of p_mm are unique and positive."""
+    """Yield the claim about the path's offset from the ray of p̄_mm, if :class:`PredictedOffset` predicts one."""
     predicted = PredictedOffset.of(setup)
     if predicted is None:
         return
@@ -205,12 +214,12 @@ class PredictedOffset:
     """The predicted offset of the path from the ray of p̄_mm, at a radius where its error is below :data:`SHARP_ERROR`.
 
     Attributes:
-        setup: the problem of the path.
-        pseudo: the pseudo-inverse G⁺ of the neighbours' rows, (k, m).
-        factor: the factor 4√m ‖G⁺‖²/(Θ min μ) of the error bound.
-        head: the offset w of the head that minimises the risk on the ray of p_mm.
+        setup: the problem of the path, with its solutions.
+        pseudo: the pseudo-inverse G⁺ of the rows G of the m neighbours, (k, m).
+        factor: the factor 4√m ‖G⁺‖²/(Θ min μ) of the error bound, μ the duals and Θ the margin of p̄_mm.
+        head: the offset w from r v̄_mm of the head that minimises the risk for a prompt on the ray of p_mm, (d,).
         o: the offset of the prompt for this head, (k,).
-        units: the radius as RΘ.
+        units: the radius R of the prompt, as RΘ.
     """
 
     setup: JointSetup
@@ -222,7 +231,7 @@ class PredictedOffset:
 
     @classmethod
     def of(cls, setup: JointSetup) -> PredictedOffset | None:
-        """Return the predicted offset; None where the sharp form does not apply or its error is too large."""
+        """Return the predicted offset; None if an input is no support, a dual 0 or not unique, or the error large."""
         joint, svm = setup.joint, setup.separator
         near, theta = svm.neighbours, svm.margin
         if not (svm.independent and (svm.duals[near] > 0).all() and joint.svm.support.all()):
@@ -238,14 +247,14 @@ class PredictedOffset:
         pseudo = np.linalg.pinv(G)
         factor = 4 * math.sqrt(len(mu)) * float(np.linalg.norm(pseudo, 2)) ** 2 / (theta * float(mu.min()))
         units = max(200.0, 80.0 / gap)
-        # The head's duals π for r e^{−RΘ} → 0 determine o, and o determines the radius.
+        # The duals π of the head in the limit r e^{−RΘ} → 0 determine o, and o determines the radius.
         head = head_at(joint, units / 2, units / theta * svm.direction)
         o, _ = offset(setup, pseudo, head)
         units = max(units, 1.1 * theta * factor * (float(np.linalg.norm(o)) + 1) / SHARP_ERROR)
         return cls(setup, pseudo, factor, head, o, units) if units <= LARGEST_SHARP else None
 
     def minimiser(self, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> JointMinimiser:
-        """Return the minimiser at the radius along r = e^{RΘ/2}, by search or by descent from the prediction."""
+        """Return the minimiser at the predicted radius for r = e^{RΘ/2}, by search or descent from the prediction."""
         svm = self.setup.separator
         R = self.units / svm.margin
 
@@ -258,12 +267,15 @@ class PredictedOffset:
         return replace(at, path=descend_at_radius(self.setup.joint, schedule, R, R * svm.direction + self.o, self.head))
 
     def logits(self, at: JointMinimiser) -> float:
-        """Return a bound of the error of the offset that the rounding of logits causes."""
+        """Return a bound of the error of the offset that the rounding of logits causes at the minimiser ``at``."""
         norm = float(np.linalg.norm(self.pseudo, 2))
         return 4 * EPS * (at.p.size + 8) * at.R * norm * self.setup.joint.longest_row
 
     def flatness(self, at: JointMinimiser, pi: Float64[np.ndarray, "n"]) -> float:
-        """Return residual times inverse curvature, a bound of the offset's error by the solver's residual."""
+        """Return a bound of the offset's error by the solver's residual: the residual times the inverse curvature.
+
+        ``pi`` are the duals π of the head.
+        """
         mu, theta = self.setup.separator.duals[self.setup.separator.neighbours], self.setup.separator.margin
         norm = float(np.linalg.norm(self.pseudo, 2))
         return float(np.max(at.path.residuals)) * (norm**2 / float((pi.min() * mu.min()) / mu.sum()) + at.R / theta)
@@ -272,9 +284,9 @@ class PredictedOffset:
 def offset(
     setup: JointSetup, pseudo: Float64[np.ndarray, "k m"], w: Float64[np.ndarray, "d"]
 ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "n"]]:
-    """Return the offset o and the head's duals π for the head r v̄_mm + w.
+    """Return the offset o and the head's duals π for the head r v̄_mm + w (symbols: see :func:`theorem_5`).
 
-    The vector b is determined up to a constant, which changes only the part of o along p̄.
+    The vector b = log(π_i δ_it/μ_it) is determined up to a constant, which changes only the part of o along p̄_mm.
     """
     joint, near = setup.joint, setup.separator.neighbours
     E = joint.chosen_tokens @ w

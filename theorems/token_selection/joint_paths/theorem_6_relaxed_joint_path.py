@@ -1,4 +1,4 @@
-"""Theorem 6: the joint regularization path when some inputs have more than the label margin.
+"""Theorem 6: the joint regularization path when v_mm separates some inputs with more than the label margin.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6, Appendix C.2;
 :mod:`.joint_constants`.
@@ -61,11 +61,13 @@ SUFFICES = sharper("critical-ratio-suffices", when=BINDING)
 IS_NEEDED = sharper("critical-ratio-is-needed", when=BINDING)
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
-"""The pairs (RΘ_relax, log r/(RΘ_relax)) of the sublevel sets: r is below, at or above e^{RΘ_relax}."""
+"""The pairs (RΘ_relax, log r/(RΘ_relax)) of the radii r, R of sublevel sets, Θ_relax the margin of p̄_relax: r is below,
+at or above e^{RΘ_relax}.
+"""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)
-"""The ratios c/c* at which p(c) is evaluated."""
+"""The ratios c/c* at which p(c), the limit of the path along r = cR, is evaluated; c* is the critical ratio."""
 RATIOS = (1.0, 2.0, 8.0)
-"""The ratios r/(c* R) along which the limit is claimed."""
+"""The ratios r/(c* R) along which the limit is claimed, c* the critical ratio."""
 
 
 @statement(
@@ -102,10 +104,11 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     k_it)·p̄_relax (c* = 1 in Figure 3(b)). So the schedule is part of the case: r ≥ c* R. Derivation in
     :mod:`.joint_constants`.
 
-    **Effective**, on the sublevel set of (r v̄_mm, R p̄_c), p_c = p_relax + ε(p_mm − p_relax): q_S, margins over S and
-    the head as in Theorem 5; at i ∉ S with d_i = min_t v̄_mm·(z_iα − z_it) > 0, q_i ≤ Q_i and (k_iα − k_it)·p ≥
-    log(1/Q_i − 1), an O(1) that vanishes when divided by R; and from both bounds the cosine with p_relax
-    (:mod:`.joint_constants`, items 1–7). Where Q_i ≥ 1, points in the quadrant of Lemma 12 still obey the bound.
+    **Effective**, at pairs (v, p) with ‖v‖ ≤ r, ‖p‖ ≤ R and at most the risk of (r v̄_mm, R p̄_c), p_c = p_relax + ε(p_mm
+    − p_relax), with q_i = 1 − s_iα and z_it = Y_i x_it: the bounds of q_i and of margins over S and of the head are
+    those of Theorem 5; at i ∉ S with d_i = min_t v̄_mm·(z_iα − z_it) > 0, q_i ≤ Q_i and (k_iα − k_it)·p ≥ log(1/Q_i −
+    1), an O(1) that vanishes when divided by R; and from both bounds the cosine with p_relax (:mod:`.joint_constants`,
+    items 1–7). Where Q_i ≥ 1, points in the quadrant of Lemma 12 still obey the bound.
 
     **The conclusion may hold although selection fails**: where ρ_i = 0 with a positive dual, minimisers keep
     q_i near slack_i/d_i > 0, so s_iα does not tend to 1, and yet p_R/R → p̄_relax.
@@ -128,10 +131,13 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
-    """Yield the effective claims at pairs of sublevel sets, with the B, Q_i, F and resulting bounds of each set."""
+    """Yield the effective claims at pairs (v, p) of sublevel sets, with the constants of each set.
+
+    The symbols of the comments are those of :mod:`.joint_constants`.
+    """
     S = sets[0].level.setup.joint.svm.support
 
-    # q_S ≤ B.
+    # q_S ≤ B for q_S = max_{i∈S} (1 − s_iα).
     yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q[:, S], axis=1)) for x in sets])
 
     # (k_iα − k_it)·p ≥ log(1/B − 1) over S, and ≥ log(1/Q_i − 1) at i ∉ S.
@@ -151,7 +157,7 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
 
 @section
 def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
-    """Yield the limit claims at a minimiser."""
+    """Yield the limit claims at a minimiser of the risk; the comments use the symbols of :mod:`.joint_constants`."""
     yield from premises(at)
     bounds = LimitBounds(at)
 
@@ -170,9 +176,10 @@ def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
 def schedule_claims(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
     """Claim that p(c), the limit along r = cR, is feasible and maximises τ(p, c), as p_relax does only for c ≥ c*.
 
-    τ(p, c) = min( min_{i∈S} m_i, min_{i∉S} m_i + c slack_i ) for unit vectors p with m_i ≥ 0, m_i = min_t (k_iα −
-    k_it)·p (:mod:`reference_attention.paths.scheduled_direction`). p(c) is compared with p_mm, p_relax and directions
-    between them.
+    For unit vectors p with margins m_i = min_t (k_iα − k_it)·p ≥ 0, τ(p, c) = min( min_{i∈S} m_i, min_{i∉S} m_i + c
+    slack_i ), with the supports S of v_mm and the excess slack_i of its outputs over the label margin
+    (:mod:`reference_attention.paths.scheduled_direction`). p(c) is compared with p_mm, p_relax and directions between
+    them.
     """
     joint, critical = setup.joint, under_test[critical_ratio](setup.joint, setup.target)
     ratios = [share * critical for share in SHARES]
@@ -187,9 +194,10 @@ def schedule_claims(setup: JointSetup, under_test: Implementation) -> Iterator[C
     lowest = np.array([margins(setup, prompt).min() for prompt in p])
     yield at_least(IN_QUADRANT, Form.EFFECTIVE, lowest, np.zeros(len(p)), **allowed)
 
-    # τ(p̄_relax, c*) ≥ Θ_relax ≥ τ(p̄_relax, c*/2): at c*, p_relax is feasible for its own margin; below c*, some
-    # non-support makes τ smaller. Where half of Θ − ρ_i is no more than the rounding error of a margin, a sum of k
-    # rounded products of rounded factors, floats cannot decide on which side of c* a ratio lies.
+    # τ(p̄_relax, c*) ≥ Θ_relax ≥ τ(p̄_relax, c*/2): at c*, no input makes τ smaller than the margin Θ_relax; below c*,
+    # some input that is no support does. Where half of Θ_relax − ρ_i (ρ_i: the margin at such an input) is no more than
+    # the rounding error of a margin, a sum of k rounded products of rounded factors, floats cannot decide on which side
+    # of c* a ratio lies.
     rounding = 2 * (p[0].size + 4) * EPS * joint.longest_row
     slack = joint.svm.slack[~joint.svm.support]
     if critical * slack.min(initial=math.inf) / 2 > 4 * rounding:
@@ -207,18 +215,21 @@ def between(setup: JointSetup) -> Float64[np.ndarray, "m k"]:
 
 
 def margins(setup: JointSetup, p: Float64[np.ndarray, "m k"]) -> Float64[np.ndarray, "m n"]:
-    """Return the margins m_i = min_t (k_iα − k_it)·p of unit vectors p."""
+    """Return the margins m_i = min_t (k_iα − k_it)·p at each input, (m, n), of unit vectors p, (m, k)."""
     rows = np.einsum("ntk,mk->mnt", setup.joint.rows, p)
     return np.asarray(np.min(np.where(setup.joint.others, rows, np.inf), axis=-1))
 
 
 def tau(setup: JointSetup, p: Float64[np.ndarray, "m k"], c: float) -> Float64[np.ndarray, "m"]:
-    """Return τ(p, c) of :func:`schedule_claims` for unit vectors p."""
+    """Return τ(p, c), which the limit along r = cR maximises (:func:`schedule_claims`), for unit vectors p."""
     return np.asarray(np.min(margins(setup, p) + c * setup.joint.svm.slack, axis=1))
 
 
 def linear_ratio(setup: JointSetup, under_test: Implementation) -> float:
-    """Return the smallest ratio r/R ≥ c* at which rΓ is at least a quarter of RΘ_relax."""
+    """Return the smallest ratio r/R ≥ c* at which rΓ is at least a quarter of RΘ_relax.
+
+    Γ is the label margin and Θ_relax the margin of p̄_relax.
+    """
     return max(
         under_test[critical_ratio](setup.joint, setup.target), setup.target.margin / (4 * setup.joint.svm.margin)
     )

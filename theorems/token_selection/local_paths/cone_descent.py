@@ -1,8 +1,8 @@
 """Runs in a cone around p_mm: gradient descent, and descent along −∇L with the longest steps that stay in the cone.
 
 At the norms where the cone begins, a step of gradient descent often has a length of e^{−1000}, so that all iterates are
-equal as floats; the increments are therefore summed in a scale of their own. The longest steps, whose lengths are in
-units of the distance from the cone's tip, multiply ‖p‖ by a constant factor.
+equal as floats; the increments are therefore summed as multiples of the first step's length. The longest steps, of
+lengths proportional to the distance from the cone's tip, multiply ‖p‖ by a constant factor.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class ConeRun:
     """A descent of t steps from b starts in a cone.
 
     Attributes:
-        cone, tip: the cone with its problem, and the cone's tip a, (d,).
+        cone: the cone, with its problem.
+        tip: the cone's tip a, (d,).
         under_test: the implementation whose gradient the descent follows.
-        points: p(0) … p(t), rounded, (t+1, b, d).
-        log_sizes: log ‖p(s+1) − p(s)‖, (t, b); −inf where an iterate does not move.
+        points: the iterates p(0) … p(t), rounded, (t+1, b, d).
+        log_sizes: log ‖p(s+1) − p(s)‖ for each step s, (t, b); −inf where an iterate does not move.
         claim: the name of the claim that is falsified where an iterate is NaN or infinite.
     """
 
@@ -67,7 +68,7 @@ class ConeRun:
 
     @property
     def view(self) -> ConeView:
-        """The distinct iterates of all runs, including the last iterates, as one batch."""
+        """The distinct iterates of all b runs, including the last iterates, as one batch."""
         return self._distinct[0]
 
     @property
@@ -81,9 +82,9 @@ class ConeRun:
         return ConeView(self.cone, self.points[0], self.under_test, self.tip)
 
     def sum_of(self, increments: Numbers) -> Numbers:
-        """Compute Σ_{s<t} η_s x(s) for t = 1, 2, …, with the step sizes η_s of the run.
+        """Return Σ_{s<t} η_s x(s) for t = 1, 2, …, for the run's step sizes η_s and a quantity x of iterates.
 
-        ``increments`` holds x at the distinct iterates, in units of the gradient there.
+        ``increments`` are the values of x at the distinct iterates, in units of the gradient there.
         """
         size = np.linalg.norm(value_of(self.view.descent), axis=1)[self.index[:-1]]
         factors = np.where(size > 0, np.exp(self.log_sizes) / np.where(size > 0, size, 1.0), 0.0)
@@ -140,14 +141,15 @@ class ConeDescent(ConeRun):
 
     @property
     def unit(self) -> Float64[np.ndarray, "b"]:
-        """The logarithms of the units of :attr:`climb`, which are those of the gradient of the first step, (b,)."""
+        """The logarithms of the units of :attr:`climb`: log η plus the log scale of the gradient at the start, (b,)."""
         return np.asarray(self.log_step + self.view.log_scale[self.index[0]])
 
     @property
     def climb(self) -> Numbers:
-        """The climb ⟨p(t) − p(0), p̄_mm⟩ e^{−unit} for t = 1, 2, …, (t, b).
+        """The progress ⟨p(t) − p(0), p̄_mm⟩ e^{−unit} along p_mm for t = 1, 2, …, (t, b).
 
-        It is computed as Σ_{s<t} η⟨−∇L(p(s)), p̄_mm⟩ e^{−unit}, a sum in which no increment is lost, however small.
+        The progress is computed as Σ_{s<t} η⟨−∇L(p(s)), p̄_mm⟩ e^{−unit}, a sum in which no increment is lost, however
+        small.
         """
         scales = self.view.log_scale[self.index[:-1]]
         steps = np.exp(np.minimum(exact(self.log_step) + scales - self.unit, 700.0))
@@ -170,9 +172,9 @@ def longest_steps(
         tip: the cone's tip a, (d,).
         under_test: the implementation whose gradient is followed.
         starts: p(0), (b, d).
-        longest: returns, for points p and unit vectors, the longest step from p along the vector in units of ‖p − a‖,
-            (b,).
-        most: an upper bound for each step, in the same units, (t, b).
+        longest: the function that returns, for points p and unit vectors, the longest step from p along the vector, in
+            units of ‖p − a‖, (b,).
+        most: an upper bound for each step in units of ‖p − a‖, (t, b).
         claim: the name of the claim that is falsified where an iterate is NaN or infinite.
     """
     points, lengths = np.empty((len(most) + 1, *starts.shape)), np.empty(most.shape)
@@ -190,7 +192,7 @@ def longest_steps(
 
 
 def growth(steps: int, factor: float, starts: int) -> Float64[np.ndarray, "steps b"]:
-    """Return upper bounds of ‖Δ‖/‖p‖ for each step s: constant for runs of even index, else falling like 1/s.
+    """Return upper bounds of ‖Δ‖/‖p‖ for the steps Δ: constant in runs of even index, falling like 1/s in the others.
 
     All steps within these bounds together multiply ‖p‖ by at most ``factor``.
     """

@@ -1,4 +1,4 @@
-"""Gradient flow in a cone around p_mm, with solver tolerances that are small against the claims of Theorem 3.
+"""Gradient flow in a cone around p_mm, with solver tolerances that are small against the bounds that Theorem 3 claims.
 
 The path lies in a narrow valley of the risk, and at norms of 1e7 and more the solver may oscillate around the path.
 Whether it does depends on its tolerance and on the start, so several tolerances and starts are tried.
@@ -21,15 +21,16 @@ from theorems.curves.cone_points import Cone, is_followable, resolvable_rho
 from theorems.curves.flow_chords import start_and_norms
 
 SHARES = (1e-8, 1e-7, 1e-6)
-"""The absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they
-are tried."""
+"""The absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they are
+tried.
+"""
 VACUOUS = 0.25
 """The largest error of the solver, as a share of a claim's bound, at which the claim is made.
 
 The rounding error of p reaches this share only at norms of 1e10.
 """
 LOWEST_GOAL = 1e6
-"""The least norm to which a flow is followed, for keys of order one."""
+"""The norm to which a flow is followed at least, for keys of order one, unless float64 resolves less."""
 
 
 def along_a_flow(
@@ -50,7 +51,8 @@ def along_a_flow(
         starts: points in the cone, (m, d).
         factor: the factor by which the norm of a flow has to grow at least.
         claims_about: the function that yields the claims for a flow and its requested norm.
-        claim: the name of the claim that is undecided if no tolerance and start give so small an error.
+        claim: the name of the claim that is undecided if the solver's error is too large with every tolerance and
+            start.
 
     Raises:
         Ended: a flow does not begin at its start, or its norms are not those of its points.

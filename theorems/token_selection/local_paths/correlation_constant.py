@@ -3,8 +3,8 @@
 Given weights ω⁻ ≤ ω ≤ ω⁺ and duals λ̂ > 0, Σ λ̂ = 1, on a support S, and numbers Ω ≥ 0 and B(κ) ≥ 0, κ has to satisfy
   Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ)    for all y with Σ λ̂y = 0,    B(κ) = Σ ω⁺ (max(ρμ, κ)m + ρw).
 
-1. *One good constraint.* Some s in S has y_s ≤ 0, so its term is at least ω⁻_s κ; the terms of the other constraints
-are at least −ω⁺ e^{−κ−1}. It is enough that for every s
+1. *One constraint with y ≤ 0.* Some s in S has y_s ≤ 0, so its term is at least ω⁻_s κ; the terms of the other
+constraints are at least −ω⁺ e^{−κ−1}. It is enough that for every s
      ω⁻_s κ ≥ (Σ_{S∖s} ω⁺ + Ω) e^{−κ−1} + B(κ).
 2. *Duality.* For every τ > 0 the left side is at least Σ_S min_y [ω e^{−y}(κ − y) + τλ̂y]. The minimum is at
    (κ+1−y)e^{−y} = τλ̂/ω, that is y = κ + 1 − W with W = W_Lambert(τλ̂e^{κ+1}/ω), and is τλ̂(κ + 2 − W − 1/W). It
@@ -35,10 +35,11 @@ LARGEST = 700.0
 
 @dataclass(frozen=True)
 class HarmfulTokens:
-    """The terms of B(κ), one entry per harmful token.
+    """The terms ω⁺ (max(ρμ, κ)m + ρw) of B(κ), one for each harmful token (a token that scores no lower than α_i).
 
     Attributes:
-        log_size: log ω⁺, which for Lemma 7 is log ω⁺ − ρ(m − 1 − w) in the notation of :mod:`.local_constants`.
+        log_size: the logarithms of the factors ω⁺; in Lemma 7 these are ω⁺ e^{−ρ(m − 1 − w)} in the notation of
+            :mod:`.local_constants`.
         margins: the margins m.
         tilt: the numbers ρw.
         opening: the number ρμ.
@@ -50,7 +51,7 @@ class HarmfulTokens:
     opening: float
 
     def log_total(self, kappa: float) -> float:
-        """Compute log B(κ), −∞ without harmful tokens; B(κ) itself may underflow where e^κ B(κ) matters."""
+        """Return log B(κ), −∞ if there are no harmful tokens; B(κ) itself may underflow where e^κ B(κ) matters."""
         largest = max(self.opening, kappa)
         return float(np.logaddexp.reduce(self.log_size + np.log(largest * self.margins + self.tilt), initial=-np.inf))
 
@@ -62,14 +63,16 @@ def correlation_constant(
     log_idle: Float64[np.ndarray, "r"],
     harmful: HarmfulTokens,
 ) -> float:
-    """Compute κ, the smaller of the two bounds; a common factor of all weights, Ω and B does not change κ.
+    """Return κ, the smaller of the two bounds of the module's docstring, or ∞ if it is above 10⁶.
+
+    A common factor of all weights ω, Ω and B does not change κ.
 
     Args:
-        duals: λ̂ > 0 on the support, sum 1.
-        log_low: log ω⁻ on the support.
-        log_high: log ω⁺ on the support.
-        log_idle: the logarithms of the terms of Ω.
-        harmful: the harmful tokens.
+        duals: the duals λ̂ > 0 on the support, with sum 1, (s,).
+        log_low: the logarithms of the lower bounds ω⁻ on the support, (s,).
+        log_high: the logarithms of the upper bounds ω⁺ on the support, (s,).
+        log_idle: the logarithms of the terms of the sum Ω, (r,).
+        harmful: the terms of B(κ).
     """
     unit = float(log_low.min())
     if not math.isfinite(unit):
@@ -89,14 +92,17 @@ def _one_constraint(
     log_idle: Float64[np.ndarray, "r"],
     log_stray: Callable[[float], float],
 ) -> float:
-    """Find by bisection the smallest κ of the first proof, whose two sides are monotone in κ."""
+    """Find by bisection the smallest κ that satisfies the condition of the first proof, whose sides are monotone in κ.
+
+    The other arguments are ω⁻, ω⁺ and the terms of Ω, as logarithms, and log B(κ) as a function.
+    """
     # Logarithms are used because weights on the support differ by factors of e^{10⁸} if scores are of size 10⁸.
     others = np.where(np.eye(low.size, dtype=bool), -np.inf, high)
     sums = np.logaddexp(np.logaddexp.reduce(others, axis=1), np.logaddexp.reduce(log_idle))
     log_ratio = float((np.maximum(sums, -690.0) - low).max())
 
     def enough(kappa: float) -> bool:
-        # Weights are in units of the smallest ω⁻.
+        # All weights are in units of the smallest ω⁻.
         return kappa >= math.exp(min(log_ratio - kappa - 1, LARGEST)) + math.exp(min(log_stray(kappa), LARGEST))
 
     return _least(enough)
@@ -109,7 +115,7 @@ def _by_duality(
     log_idle: Float64[np.ndarray, "r"],
     log_stray: Callable[[float], float],
 ) -> float:
-    """Find the smallest κ of the second proof, over a grid of z that is refined twice; ∞ where Ω > e^{600}."""
+    """Find the smallest κ of the second proof, for z on a grid that is refined twice; ∞ where Ω > e^{600}."""
     if float(np.logaddexp.reduce(log_idle)) > 600.0:
         return math.inf
     idle = float(np.exp(np.logaddexp.reduce(log_idle)))
@@ -137,7 +143,10 @@ def _by_duality(
 
 
 def _least(enough: Callable[[float], bool], start: float = 0.0) -> float:
-    """Find the smallest κ ≥ ``start`` that satisfies a condition, rounded up by 1e-4 κ at most; ∞ beyond _MOST."""
+    """Find the smallest κ ≥ ``start`` that satisfies a monotone condition; ∞ beyond _MOST.
+
+    The result is rounded up by at most 1e-4 κ.
+    """
     if enough(start):
         return start
     high = max(2 * start, 1e-6)

@@ -1,7 +1,7 @@
 """The cone that gradient descent cannot leave, with the μ and R of Theorem 3.
 
-The notation is that of :mod:`.local_constants`; p = ζ p_mm + z with z ⊥ p_mm, and τ is the tangent of the half-angle of
-cone_μ.
+The notation is that of :mod:`.local_constants` (P = ‖p_mm‖, rows g, weights ω, bounds u, C⁻, C⁺, κ); p = ζ p_mm + z
+with z ⊥ p_mm, and τ is the tangent of the half-angle of cone_μ.
 
 **A cone with another tip.** Gradient descent converges to a ray w + ζ p_mm whose offset w makes ω e^{−g·w}
 proportional to the duals λ. A cone around that ray is invariant much earlier than one around p_mm. Let
@@ -16,8 +16,8 @@ gives the smallest radius is chosen among the minimisers of log Σ_good ω e^{�
 **Invariance.** h(p) = ⟨p', p̄_mm⟩ − (1−μ)‖p'‖ = ‖p'‖(μ − ν') is ≥ 0 exactly on K. Since
 ‖p' + Δ‖ ≤ ‖p'‖ + ⟨Δ, p̄'⟩ + ‖Δ‖²/(2‖p'‖), a descent step Δ has by (L3')
   h(p + Δ) ≥ h(p) + [1 − (1−μ)(1 + κ/ρ' − ν')] ⟨Δ, p̄_mm⟩ − (1−μ)‖Δ‖²/(2‖p'‖).                         (***)
-Let κ/ρ' ≤ (15/8)μ. If ν' ≥ (15/16)μ the bracket is ≥ μ/16, and the step stays in K when
-‖Δ‖²/‖p'‖ ≤ (μ/8)⟨Δ, p̄_mm⟩; if ν' < (15/16)μ it does when 2‖Δ‖ ≤ (μ/16)‖p'‖. For Δ = −η∇L both follow from L2:
+Let κ/ρ' ≤ (15/8)μ. If ν' ≥ (15/16)μ the bracket in (***) is ≥ μ/16, and the step stays in K when ‖Δ‖²/‖p'‖ ≤ (μ/8)⟨Δ,
+p̄_mm⟩; if ν' < (15/16)μ it does when 2‖Δ‖ ≤ (μ/16)‖p'‖. For Δ = −η∇L both follow from L2:
   η (C⁺)² max u ≤ (μ/8) ρ'P C⁻    and    32 η C⁺ max u ≤ μ ρ'P.
 ζ increases (L1), and ρ' ≥ ζ − ζ_w: conditions at the start are enough. (The paper requires π = κ/ρ ≤ μ/2 at w = 0,
 because its proof does not use that the support margins average to 1 − μ at the boundary of the cone.)
@@ -56,29 +56,34 @@ from theorems.token_selection.local_paths.local_constants import Apex, LocalCons
 from theorems.token_selection.local_paths.log_sum_exp_minimiser import log_sum_exp_minimiser
 
 SLACK = 1 / 16
-"""The share of μ that the proof of invariance keeps in reserve at the boundary: the 1/16 in its conditions."""
+"""The 1/16 in the conditions of the proof of invariance: the share of μ that the conditions keep in reserve near the
+boundary of the cone.
+"""
 
 SAFETY = 0.99
 """The share of the longest allowed step that is taken, so that rounding cannot move an iterate out of the cone."""
 
 PENALTIES = (1e-1, 1e-2, 1e-4, 1e-7, 1e-11)
-"""The penalties s for which offsets w are computed, in units of the squared length of the longest row."""
+"""The penalties s of |w|² for which offsets w of the tip are computed, in units of the squared length of the longest
+row.
+"""
 
 LEVELS = (1.0, 64.0)
-"""The values of ρ, in units of ρ_0, for which offsets w are computed: as ρ grows, weights of almost-neighbours vanish.
+"""The values of ρ, in units of the base radius ρ_0, for which offsets w of the tip are computed: as ρ grows, the
+weights of tokens with margins slightly above 1 vanish.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class InvariantCone:
-    """The invariant set K ∩ {ζ ≥ ζ_0} for one step size.
+    """The set K ∩ {ζ ≥ ζ_0} that gradient descent with one step size cannot leave, in the notation of the module.
 
     Attributes:
-        constants: the constants of Lemma 7; ``constants.mu`` is the opening of K and of the cone around p_mm that
+        constants: the constants of Lemma 7; ``constants.mu`` is the opening μ of K and of the cone around p_mm that
             contains K.
-        apex: the tip a of the cone.
-        height: the least height ζ_0 = ⟨p, p_mm⟩/‖p_mm‖² in the set.
-        kappa: κ of (L3') on the set.
+        apex: the tip a of the cone K.
+        height: the least height ζ_0 of points of the set, where the height of p is ζ = ⟨p, p_mm⟩/‖p_mm‖².
+        kappa: the constant κ of (L3') on the set.
     """
 
     constants: LocalConstants
@@ -87,7 +92,7 @@ class InvariantCone:
     kappa: float
 
     def contains(self, p: Float64[np.ndarray, "d"]) -> bool:
-        """Return whether p lies in K ∩ {ζ ≥ ζ_0}, certainly despite rounding."""
+        """Return whether p certainly lies in the set K ∩ {ζ ≥ ζ_0}, despite rounding."""
         constants, from_tip = self.constants, p - self.tip
         if float(p @ constants.solution.direction) < self.height * constants.norm:
             return False
@@ -96,24 +101,25 @@ class InvariantCone:
 
     @property
     def start_mu(self) -> float:
-        """The opening μ/4 of the cone of starts."""
+        """The opening μ/4 of the cone around p_mm in which starts lie."""
         return self.constants.mu / 4
 
     @property
     def radius(self) -> float:
-        """The radius R beyond which points of cone_{μ/4} lie in K ∩ {ζ ≥ ζ_0}."""
+        """The radius R such that all points of cone_{μ/4} with ‖p‖ ≥ R lie in the set."""
         return self.constants.norm * self.height / (1 - self.start_mu) * (1 + 1e-9)
 
     @property
     def tip(self) -> Float64[np.ndarray, "d"]:
-        """The tip a, (d,)."""
+        """The tip a of the cone K, (d,)."""
         return self.apex.offset + self.apex.height * self.constants.solution.p
 
     def longest_step(self, p: Float64[np.ndarray, "b d"], unit: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
-        """Return the longest step from p along ``unit`` that the proof of invariance allows, in units of ‖p'‖, (b,).
+        """Return the longest step Δ from p along ``unit`` that the proof of invariance allows, in units of ‖p'‖, (b,).
 
-        With A = ⟨unit, p̄_mm⟩, η = ‖Δ‖/‖p'‖ and c = [1 − (1−μ)(1 + κ/ρ' − ν')] A, p + Δ is in the cone by (***) if (L3')
-        holds at p and μ − ν' + η c − (1−μ)η²/2 ≥ 0. The result is the larger root η of this polynomial.
+        p' = p − a is the vector from the tip. With A = ⟨unit, p̄_mm⟩, η = ‖Δ‖/‖p'‖ and c = [1 − (1−μ)(1 + κ/ρ' − ν')] A,
+        p + Δ is in the cone by (***) if (L3') holds at p and μ − ν' + η c − (1−μ)η²/2 ≥ 0. The result is the larger
+        root η of this polynomial.
         """
         constants, axis, mu = self.constants, self.constants.solution.direction, self.constants.mu
         from_tip = p - self.tip
@@ -125,7 +131,10 @@ class InvariantCone:
         return np.asarray(SAFETY * np.maximum(root, 0.0))
 
     def lateral_squared(self, start: Float64[np.ndarray, "d"], lengths: float) -> float:
-        """Return ν'_0ρ'_0² + κ(ρ' − ρ'_0), the proven bound of ν'ρ'² at ρ' = ``lengths`` on the flow from ``start``."""
+        """Return the proven bound ν'_0ρ'_0² + κ(ρ' − ρ'_0) of ν'ρ'² on the flow from ``start``, at ρ' = ``lengths``.
+
+        ρ' = ‖p − a‖/‖p_mm‖ and ν' = 1 − cos(p − a, p_mm) with the tip a; ρ'_0 and ν'_0 are the values at the start.
+        """
         from_tip, norm = start - self.tip, self.constants.norm
         size = float(np.linalg.norm(from_tip))
         difference = from_tip / size - self.constants.solution.direction
@@ -147,7 +156,7 @@ def tangent(mu: float) -> float:
 
 
 def invariant_cone(constants: LocalConstants, log_step: float) -> InvariantCone | None:
-    """Return, among the invariant cones with several tips, that of smallest radius, for step sizes up to e^{log_step}.
+    """Return the invariant cone of smallest radius for step sizes up to e^{log_step}, among cones with several tips.
 
     The result is None if all radii are beyond the range of float64.
     """
@@ -158,14 +167,14 @@ def invariant_cone(constants: LocalConstants, log_step: float) -> InvariantCone 
 
 
 def log_step_of(case: Case) -> float:
-    """Return log η, where η is the array ``eta`` of the case, by default 1/L_p."""
+    """Return log η, where the step size η is the array ``eta`` of the case, or 1/L_p if there is no such array."""
     if "eta" in case.arrays:
         return math.log(float(case.arrays["eta"]))
     return -case.problem.log_smoothness
 
 
 def with_cone(case: Case) -> Case:
-    """Return the case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, if μ and R exist."""
+    """Return the case with μ and R of its cone of starts, if they exist, as arrays ``cone_mu`` and ``cone_radius``."""
     normal = case.normalise()
     constants = _constants_of(normal, max_margin(normal.problem.exact_keys, normal.chosen_tokens))
     cone = None if constants is None else invariant_cone(constants, log_step_of(normal))
@@ -191,9 +200,10 @@ def _constants_of(case: Case, solution: MaxMargin | Infeasible) -> LocalConstant
 
 
 def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], goal: float) -> InvariantCone | None:
-    """Return the cone around ``start`` that proves the smallest angle of the flow to p_mm at norm ``goal``, or None.
+    """Return the cone that contains ``start`` and proves the smallest angle of the flow to p_mm at norm ``goal``.
 
-    Steps of a flow have no second-order term, so the flow stays in a cone with κ/ρ' ≤ 2μ.
+    The result is None if no cone contains the start. Steps of a flow have no second-order term, so the flow stays in a
+    cone with κ/ρ' ≤ 2μ.
     """
     height = float(start @ constants.solution.direction) / constants.norm
     best, closest = math.inf, None
@@ -210,7 +220,7 @@ def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], go
 
 
 def _better(constants: LocalConstants, apex: Apex, log_step: float, best: InvariantCone | None) -> InvariantCone | None:
-    """Return the cone with this apex if its least height is below 0.9 times that of ``best``, otherwise ``best``."""
+    """Return the cone with this tip if its least height is below 0.9 times that of ``best``, otherwise ``best``."""
     mu, norm = constants.mu, constants.norm
     across = float(np.linalg.norm(apex.offset))
     room = tangent(mu) - tangent(mu / 4)
@@ -239,7 +249,7 @@ def _better(constants: LocalConstants, apex: Apex, log_step: float, best: Invari
 
 
 def _apexes(constants: LocalConstants) -> list[Apex]:
-    """Return the candidate tips: one without offset, and those with the offsets for decreasing penalties."""
+    """Return the candidate tips: 0, and those with the offsets for several penalties and values of ρ."""
     rows, good, d = constants.rows, constants.good, constants.problem.d
     axis = constants.solution.direction
     apexes = [Apex(np.zeros(d), np.zeros(good.shape), 0.0)]

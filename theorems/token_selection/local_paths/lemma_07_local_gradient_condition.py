@@ -1,7 +1,7 @@
-"""Lemma 7: in a cone around a locally optimal direction p_mm, −∇L points outwards, hardly more along p than along p_mm.
+"""Lemma 7: in a cone around a locally optimal p_mm, −∇L points outwards, hardly more along p than along p_mm.
 
-Main results: no stationary point (L1), bounds of the order of the unselected mass (L2), gradient correlation (L3),
-all with explicit constants.
+Main results, with explicit constants: there is no stationary point in the cone (L1), −∇L is of the order of the softmax
+weight outside α (L2), and its component along p exceeds that along p_mm by a small factor at most (L3).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 7.
 """
@@ -47,13 +47,15 @@ RADIUS_OF_PI = stated_claim("radius-of-pi")
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal")
 
 LEVELS = (1.0, 3.0, 30.0)
-"""The least radii of the points, in multiples of the base radius; each of these levels has its own constants."""
+"""The least radii of the points at which the lemma is checked, in multiples of the base radius. Each of these levels
+has its own constants.
+"""
 
 POINTS = 48
-"""The number of points per level, before the adversarial search."""
+"""The number of points per level (least radius) before the local search for the worst points."""
 
 PIS = (1.0, 1 / 16)
-"""The values of π, besides μ, for which L3 is tried from R_π on."""
+"""The values of π for which L3 is tried from the radius R_π on; the cone's opening μ is another."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -93,9 +95,9 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
         L3. for every π > 0 there is R_π such that ‖p‖ ≥ R_π implies
             ⟨∇L(p), p/‖p‖⟩ ≥ (1 + π) ⟨∇L(p), p_mm/‖p_mm‖⟩.
 
-    Effective form. :mod:`.local_constants` derives, using only the data, μ (the paper's (ε/A)²/8 or more),
-    the base radius R, C⁻, C⁺, the explicit lower bound −⟨∇L(p), q̄⟩ ≥ C e^{−⟨p, p_mm⟩/‖p_mm‖²} behind L1, and the bound
-    max_i(1 − s_iα_i) ≤ max_i Σ_t e^{−ρ(m_it − w_it)}, ρ = ‖p‖/‖p_mm‖; and κ with
+    Effective form. :mod:`.local_constants` defines all symbols and derives, using only the data, μ (the paper's
+    (ε/A)²/8 or more), the base radius R, C⁻, C⁺, the explicit lower bound −⟨∇L(p), q̄⟩ ≥ C e^{−⟨p, p_mm⟩/‖p_mm‖²} behind
+    L1, and the bound max_i(1 − s_iα_i) ≤ max_i Σ_t e^{−ρ(m_it − w_it)}, ρ = ‖p‖/‖p_mm‖; and κ with
 
         −⟨∇L(p), p̄⟩ ≤ (1 + κ/ρ − ν)(−⟨∇L(p), p̄_mm⟩),    ν = 1 − cos(p, p_mm),
 
@@ -114,7 +116,7 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims that ``constants`` imply; tests also pass wrong constants."""
+    """Yield the claims that follow from the constants; tests also pass wrong constants."""
     rhos = _levels(constants)
     if not rhos:
         raise Undecided(NO_STATIONARY_POINT, resolution_failure(constants), Form.EFFECTIVE)
@@ -125,7 +127,7 @@ def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.r
     yield margins_in_cone(constants, at.points)
     yield from _first_and_second(constants, at, rhos, level, rng)
 
-    # L3: (κ/ρ − ν)⟨−∇L, p̄_mm⟩ ≥ ⟨−∇L, p̄ − p̄_mm⟩.
+    # L3 with ⟨−∇L, p̄_mm⟩ subtracted: (κ/ρ − ν)⟨−∇L, p̄_mm⟩ ≥ ⟨−∇L, p̄ − p̄_mm⟩.
     kappa = np.array(kappas)[level]
     finite = kappa < math.inf
     left, right = at.pi(np.where(finite, kappa, 0.0)) * at.along, at.aside
@@ -136,10 +138,10 @@ def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.r
 
 
 def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"]) -> Claim:
-    """Claim that in the cone margins of p̃ = p‖p_mm‖/‖p‖ differ by at most w_it from m_it, and w_it is small enough.
+    """Claim that in the cone margins of p̃ = p‖p_mm‖/‖p‖ differ from those of p_mm, m_it, by small changes w_it at most.
 
-    The change w_it is small enough if w_it ≤ ¼ for good tokens and w_it ≤ (m_it − 1)/4 for harmful ones. One claim
-    contains both conditions, for the worst token of each point.
+    The change w_it is small enough if w_it ≤ ¼ for good tokens, which score below α_i, and w_it ≤ (m_it − 1)/4 for the
+    others, the harmful ones. One claim contains both conditions, for the worst token of each point.
     """
     constants, others = constants.carrying, constants.others
     p, p_mm = exact(points), with_rounding(constants.solution.p)
@@ -152,7 +154,11 @@ def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"
 def _first_and_second(
     constants: LocalConstants, at: ConeView, rhos: list[float], level: Int64[np.ndarray, "m"], rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the claims of L1, L2 and the bound of 1 − s_iα_i; q is random in the cone, p, or p mirrored at p_mm."""
+    """Yield the claims of L1, of L2 and of the bound of 1 − s_iα_i at points p.
+
+    The q of L2 are a random vector of the cone, p, and p mirrored at p_mm. ``rhos`` are the least radii in units of
+    ‖p_mm‖, and ``level`` is the index of each point's least radius.
+    """
     axis, p = constants.solution.direction, at.points
     q = np.stack([cone_points(rng, constants, np.ones(len(p)), constants.mu), p, 2 * (p @ axis)[:, None] * axis - p])
     towards: Any = np.vecdot(at.descent, q) / norm(exact(q), axis=-1)
@@ -163,7 +169,7 @@ def _first_and_second(
     )
     log_missed = at.log_missed
 
-    # ⟨−∇L, p̄_mm⟩ ≥ C e^{−ζ}; C⁻ max(1 − s_iα) ≤ ⟨−∇L, q̄⟩ ≤ ‖∇L‖ ≤ C⁺ max(1 − s_iα).
+    # ⟨−∇L, p̄_mm⟩ ≥ C e^{−ζ}, ζ = ⟨p, p_mm⟩/‖p_mm‖²; C⁻ max(1 − s_iα) ≤ ⟨−∇L, q̄⟩ ≤ ‖∇L‖ ≤ C⁺ max(1 − s_iα).
     yield at_least(NO_STATIONARY_POINT, Form.EFFECTIVE, at.along, at.in_units(log_C - at.axial))
     yield at_least(LOWER_BOUND, Form.EFFECTIVE, towards, at.in_units(log_lower + log_missed))
     yield at_least(UPPER_BOUND, Form.EFFECTIVE, at.in_units(log_upper + log_missed), norm(at.descent, axis=1))
@@ -171,13 +177,16 @@ def _first_and_second(
 
 
 def log_saturation(constants: LocalConstants, rho: Numbers) -> Numbers:
-    """Return log max_i u_i at each ρ, (m,), the proven bound of log max_i (1 − s_iα_i)."""
+    """Return the proven bound log max_i u_i of log max_i (1 − s_iα_i) at each ρ = ‖p‖/‖p_mm‖, (m,).
+
+    u_i = Σ_t e^{−ρ(m_it − w_it)}, see :mod:`.local_constants`.
+    """
     exponents = np.where(constants.others, -rho[:, None, None] * constants.lowest, -np.inf)
     return np.max(np.logaddexp.reduce(exponents, axis=2), axis=1)
 
 
 def resolves_cone(case: Case) -> bool:
-    """Return whether float64 resolves the cone of the lemma."""
+    """Return whether float64 resolves logits where the lemma's cone begins."""
     normal = case.normalise()
     solution = max_margin(normal.problem.exact_keys, normal.chosen_tokens)
     if isinstance(solution, Infeasible):
@@ -187,14 +196,14 @@ def resolves_cone(case: Case) -> bool:
 
 
 def _levels(constants: LocalConstants) -> list[float]:
-    """Return the radii ρ = level·ρ_0 that float64 resolves."""
+    """Return the least radii ρ of the points, multiples of the base radius ρ_0, that float64 resolves."""
     return [level * constants.base_rho for level in LEVELS if is_resolvable(constants, level * constants.base_rho)]
 
 
 def _points(
     constants: LocalConstants, under_test: Implementation, rho: float, kappa: float, rng: np.random.Generator
 ) -> Float64[np.ndarray, "m d"]:
-    """Return points of the cone with ‖p‖ ≥ ρP; a local search moves some to where the inequalities are tightest."""
+    """Return points of the cone with ‖p‖ ≥ ρ‖p_mm‖; a local search moves some to where inequalities are tightest."""
     norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))
     points = cone_points(rng, constants, norms * (1 + 1e-12), constants.mu)
     points = climb(rng, points, _violation(constants, under_test, rho, kappa), rounds=3)
@@ -202,7 +211,7 @@ def _points(
 
 
 def _inside(constants: LocalConstants, points: Float64[np.ndarray, "m d"], rho: float) -> Float64[np.ndarray, "k d"]:
-    """Return the points that certainly lie in C_{μ,ρP} and whose logits float64 resolves."""
+    """Return the points that certainly lie in the cone beyond the radius ρ‖p_mm‖, and whose logits float64 resolves."""
     norms = norm(points, axis=1)
     with in_floats():
         near = ConeView(constants, points, REFERENCE, np.zeros(constants.problem.d)).nu <= constants.mu
@@ -211,7 +220,7 @@ def _inside(constants: LocalConstants, points: Float64[np.ndarray, "m d"], rho: 
 
 
 def _violation(constants: LocalConstants, under_test: Implementation, rho: float, kappa: float) -> Violation:
-    """Return the function that maps points to the amount by which L3 is violated; if κ is infinite, L1."""
+    """Return the function that maps points to the amount by which L3 is violated, or L1 if κ is infinite."""
     tip = np.zeros(constants.problem.d)
 
     def worst(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
@@ -231,7 +240,7 @@ def _violation(constants: LocalConstants, under_test: Implementation, rho: float
 def _from_radius_of_pi(
     constants: LocalConstants, under_test: Implementation, rng: np.random.Generator
 ) -> tuple[ConeView, Float64[np.ndarray, "m"]]:
-    """Return points with ‖p‖ ≥ R_π for several π, and the π of each point."""
+    """Return points with ‖p‖ ≥ R_π, the radius from which L3 holds with π, for several π, and the π of each point."""
     pairs = [(pi, constants.radius(pi)) for pi in (*PIS, constants.mu)]
     pis, radii = np.array([x for x in pairs if is_resolvable(constants, x[1] / constants.norm)]).reshape(-1, 2).T
     norms = (radii[:, None] * (1 + 1e-12) * np.exp(np.linspace(0, 2, POINTS))).ravel()

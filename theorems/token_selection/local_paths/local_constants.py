@@ -25,7 +25,7 @@ s_iα_i and Γ_i = max_t |D_it|. Then |D̄_i| ≤ Γ_i u_i; with c⁻_i, c⁺_i 
 This covers inputs without neighbours: their terms may have the wrong sign, but they are of size e^{−ρ(1+δ)}, compared
 with e^{−ρ(1−ν)}.
 
-**Base radius ρ_0**: the smallest ρ (larger ρ satisfy the conditions, too) with
+**Base radius ρ_0**: the smallest ρ with the following conditions, which larger ρ satisfy, too:
   (a) Γ_i u_i ≤ ½ D_it for every good token,    (c) ρ(m_it − 1 − w_it) ≥ 1 for every harmful token,
   (b) H(ρ) := Σ_harmful ω⁺ e^{−ρ(m−1−w)} (m + w) ≤ ½ b ω_S,
 where b = min_good (m − w) ≥ ¾ and ω_S is the smallest ω⁻ on the support. φ = 1 − H/(b ω_S) ∈ [½, 1].
@@ -80,12 +80,12 @@ from theorems.token_selection.local_paths.correlation_constant import HarmfulTok
 
 @dataclass(frozen=True, eq=False)
 class Apex:
-    """The tip a = w + height·p_mm of a translated cone; zero for the cone of Lemma 7.
+    """The tip a = w + height·p_mm of a translated cone; 0 for the cone of Lemma 7.
 
     Attributes:
         offset: the offset w, orthogonal to p_mm, (d,).
-        sizes: g_it·w, (n, T).
-        height: the height of the tip in units of p_mm.
+        sizes: the products g_it·w of the rows g_it = k_iα_i − k_it with w, (n, T).
+        height: the height of the tip, in units of p_mm.
     """
 
     offset: Float64[np.ndarray, "d"]
@@ -95,13 +95,14 @@ class Apex:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of the terms of (*) for all p in the cone with ‖p‖ ≥ ρP, as logarithms.
+    """Bounds of the terms of (*) for all p in the cone with ‖p‖ ≥ ρP, as logarithms, in the notation of the module.
 
     Attributes:
-        log_u: log u_i, u_i ≥ 1 − s_iα_i, (n,).
-        log_low: log ω⁻, (n, T); −inf except at good tokens.
-        log_high: log ω⁺, (n, T); −inf at α.
-        share: the number Γ_i u_i / min_good D_it of condition (a), (n,); 0 for inputs without good tokens.
+        log_u: the logarithms of the bounds u_i ≥ 1 − s_iα_i, (n,).
+        log_low: the logarithms of the lower bounds ω⁻_it of ω_it, (n, T); −inf except at good tokens.
+        log_high: the logarithms of the upper bounds ω⁺_it of |ω_it|, (n, T); −inf at α.
+        share: the numbers Γ_i u_i / min_good D_it that condition (a) bounds by ½, (n,); 0 for inputs without good
+            tokens.
     """
 
     log_u: Numbers
@@ -112,13 +113,13 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class LocalConstants:
-    """The constants of Lemma 7 for one problem and one locally optimal α, derived in the module's docstring.
+    """The constants of Lemma 7 for one problem and one locally optimal α, in the notation of the module's docstring.
 
     Attributes:
         problem: keys, scores, loss.
-        solution: the solution of ATT-SVM(α).
-        mu: the opening of the cone.
-        harmful: the mask of tokens t ≠ α_i that do not score below α_i, (n, T).
+        solution: the solution p_mm of ATT-SVM(α).
+        mu: the opening μ of the cone, a bound of 1 − cos(p, p_mm).
+        harmful: the mask of the harmful tokens t ≠ α_i, which do not score below α_i, (n, T).
         carried: whether computed numbers carry their rounding error, as claims require but choices of radii do not.
     """
 
@@ -147,11 +148,11 @@ class LocalConstants:
 
     @cached_property
     def gaps(self) -> Numbers:
-        """The gaps D_it = γ_iα_i − γ_it, (n, T)."""
+        """The score gaps D_it = γ_iα_i − γ_it, (n, T)."""
         return self._to_chosen(self.problem.scores[..., None])[..., 0]
 
     def _to_chosen(self, x: Float64[np.ndarray, "n T k"]) -> Numbers:
-        """Return the chosen token's entry minus every token's: k_iα − k_it for keys."""
+        """Return the entry of the chosen token minus that of every token, in each input: k_iα − k_it for keys."""
         chosen = np.take_along_axis(x, self.solution.alpha[:, None, None], axis=1)
         return (exact(chosen) if self.carried else chosen) - x
 
@@ -162,27 +163,27 @@ class LocalConstants:
 
     @cached_property
     def good(self) -> Bool[np.ndarray, "n T"]:
-        """The mask of good tokens, t ≠ α_i that score below α_i."""
+        """The mask of the good tokens: t ≠ α_i that score below α_i, (n, T)."""
         return np.asarray(self.others & ~self.harmful)
 
     @cached_property
     def support(self) -> Bool[np.ndarray, "n T"]:
-        """The mask of constraints with a positive dual."""
+        """The mask of the tokens whose constraint in ATT-SVM has a positive dual, (n, T)."""
         return np.asarray(self.solution.duals > 0)
 
     @cached_property
     def reach(self) -> Numbers:
-        """The products P‖g_it‖, (n, T)."""
+        """The products P‖g_it‖ of the norms of p_mm and of rows, (n, T)."""
         return self.norm * norm(self.rows, axis=-1)
 
     @cached_property
     def tilt(self) -> Numbers:
-        """The largest change w_it of a margin in the cone, (n, T)."""
+        """The largest change w_it = P‖g_it‖√(2μ) of a margin within the cone, at constant norm of p, (n, T)."""
         return self.reach * np.sqrt(self._as_given(2 * self.mu))
 
     @cached_property
     def beyond(self) -> Numbers:
-        """The excess margins m_it − 1, (n, T), +inf at α; values near 0 are rounded from the exact margins."""
+        """The numbers m_it − 1 for the margins m_it of p_mm, (n, T), +inf at α; where near 0, from exact margins."""
         beyond = margins_beyond_one(self.solution)
         if not self.carried:
             return beyond
@@ -191,21 +192,21 @@ class LocalConstants:
 
     @cached_property
     def margins(self) -> Numbers:
-        """The margins m_it, 1 at neighbours, +inf at α; (n, T)."""
+        """The margins m_it = g_it·p_mm of p_mm, 1 at neighbours, +inf at α; (n, T)."""
         return 1 + self.beyond if self.carried else self.solution.margins
 
     @cached_property
     def room(self) -> Numbers:
-        """The lower bounds m_it − w_it − 1 of x_it − 1 in the cone, (n, T)."""
+        """The lower bounds m_it − w_it − 1 of x_it − 1 in the cone, with x_it = g_it·p̃ for p̃ = pP/‖p‖, (n, T)."""
         return self.beyond - self.tilt
 
     @cached_property
     def lowest(self) -> Numbers:
-        """The lower bounds m_it − w_it of x_it in the cone, +inf at α, (n, T)."""
+        """The lower bounds m_it − w_it of x_it = g_it·p̃ in the cone, p̃ = pP/‖p‖; +inf at α, (n, T)."""
         return self.margins - self.tilt
 
     def _as_given(self, x: Any) -> Numbers:
-        """Return a float as an exact number if rounding is carried, and unchanged otherwise."""
+        """Return a float as an exact bounded array if rounding is carried, and unchanged otherwise."""
         return exact(x) if self.carried else np.asarray(x)
 
     @property
@@ -215,32 +216,32 @@ class LocalConstants:
 
     @cached_property
     def delta(self) -> float:
-        """The constant δ, half the smallest excess of a harmful token's SVM margin over 1; ∞ without harmful tokens."""
+        """The constant δ, half the smallest m_it − 1 of a harmful token, m_it its margin; ∞ without harmful tokens."""
         return float(np.min(self.beyond[self.harmful], initial=np.inf)) / 2
 
     @property
     def epsilon(self) -> float:
-        """The constant ε = min(½, δ)/2, by which margins may change in the paper's cone."""
+        """The constant ε = min(½, δ)/2, by which the margins of p_mm may change in the paper's cone."""
         return min(0.5, self.delta) / 2
 
     @cached_property
     def base(self) -> Numbers:
-        """The lower bound b = min_good (m − w) of the good tokens' margins in the cone."""
+        """The lower bound b = min_good (m − w) of the margins x_it of good tokens in the cone."""
         return np.min(self.lowest[self.good])
 
     def bounds(self, rho: float) -> Bounds:
-        """Return bounds on the terms of the gradient for ‖p‖ ≥ ρP in the cone."""
+        """Return bounds of the terms of (*), the sum for the gradient, for ‖p‖ ≥ ρP in the cone."""
         if rho not in self._bounds_by_rho:
             self._bounds_by_rho[rho] = self._bounds(rho)
         return self._bounds_by_rho[rho]
 
     @cached_property
     def _bounds_by_rho(self) -> dict[float, Bounds]:
-        """Return the cache of :meth:`bounds`."""
+        """Return the cache of :meth:`bounds`, which maps ρ to its result."""
         return {}
 
     def _bounds(self, rho: float) -> Bounds:
-        """Compute the result of :meth:`bounds`."""
+        """Compute the result of :meth:`bounds` for a new ρ."""
         scores, loss, gaps = self.problem.scores, self.problem.loss, self.gaps
         log_u = np.logaddexp.reduce(np.where(self.others, -rho * self.lowest, -np.inf), axis=1)
         largest = np.max(np.abs(gaps), axis=1)
@@ -258,10 +259,10 @@ class LocalConstants:
         return Bounds(log_u, log_low, slope_high[:, None] + most, mixing / least)
 
     def _slopes(self, log_of: Callable[[float, float], float], low: Numbers, high: Numbers) -> Numbers:
-        """Return the logarithm of an extreme of |ℓ'| on the interval from ``low`` to ``high`` of each input.
+        """Return the logarithm of the largest or smallest |ℓ'| between ``low`` and ``high`` in each input, (n,).
 
-        With carried rounding, the interval is widened by its error, and the error of the logarithm is 8 eps (1 +
-        |log|).
+        ``log_of`` computes the logarithm for the ends of an interval. If rounding is carried, the interval is widened
+        by its error, and the error of the logarithm is 8 eps (1 + |log|).
         """
         if not self.carried:
             return np.array([log_of(float(a), float(b)) for a, b in zip(low, high, strict=True)])
@@ -270,18 +271,18 @@ class LocalConstants:
         return Bounded(slopes, 8 * EPS * (1 + np.abs(slopes)))
 
     def _log_support(self, bounds: Bounds) -> Numbers:
-        """Return log ω_S, ω_S the smallest ω⁻ on the support."""
+        """Return log ω_S, where ω_S is the smallest lower bound ω⁻ of a token with a positive dual."""
         return np.min(bounds.log_low[self.support])
 
     def is_base(self, rho: float) -> bool:
-        """Return whether the conditions (a), (b), (c) of the base radius hold at ρ."""
+        """Return whether the conditions (a), (b), (c) of the base radius hold at ρ = ``rho``."""
         bounds = self.bounds(rho)
         if (bounds.share > 0.5).any():
             return False
         return bool(self._harm_ratio(rho, bounds) <= 0.5 and (rho * self.room[self.harmful] >= 1).all())
 
     def _harm_ratio(self, rho: float, bounds: Bounds) -> Numbers:
-        """Return H/(b ω_S), the share of L1's bound that the harmful tokens subtract."""
+        """Return H/(b ω_S), the share of the lower bound in L1 that the harmful tokens take away."""
         harmful = self.harmful
         if not harmful.any():
             return self._as_given(0.0)
@@ -291,14 +292,14 @@ class LocalConstants:
 
     @cached_property
     def base_rho(self) -> float:
-        """The base radius ρ_0, in units of P; ∞ if no float64 is large enough."""
+        """The base radius ρ_0, in units of P = ‖p_mm‖; ∞ if no float64 is large enough."""
         return smallest(self.is_base, 1e-3)
 
     def kappa(self, rho: float, apex: Apex | None = None) -> float:
-        """Return κ(ρ) of L3 for ρ ≥ ρ_0, a decreasing function of ρ.
+        """Return κ(ρ) of L3, a decreasing function of ρ, for ρ ≥ ρ_0.
 
-        If an apex is given, the result is the κ of the cone with this tip a, for ⟨p, p_mm⟩ ≥ ρP²: p' = p − a takes the
-        place of p in L3, and ω e^{−g·a} that of ω.
+        If an apex is given, the result is the κ of the cone with this tip a, for ⟨p, p_mm⟩ ≥ ρP²: in L3, p' = p − a
+        takes the place of p, and ω e^{−g·a} that of ω.
         """
         if self.problem.d == 1:
             return 0.0
@@ -332,11 +333,11 @@ class LocalConstants:
 
     @property
     def base_radius(self) -> float:
-        """The radius R of L1 and L2."""
+        """The radius R = ρ_0 P from which L1 and L2 hold."""
         return self.norm * self.base_rho
 
     def log_lower(self, rho: float) -> Numbers:
-        """Return log C⁻ of L2, for ‖p‖ ≥ ρP ≥ base radius and every direction q of the cone."""
+        """Return log C⁻, the constant of the lower bound in L2, for ‖p‖ ≥ ρP ≥ base radius and every q of the cone."""
         bounds = self.bounds(rho)
         worst = np.min((bounds.log_low + np.logaddexp(0.0, bounds.log_u)[:, None])[self.good])
         stray = np.logaddexp.reduce(np.where(self.harmful, -rho * self.room, -np.inf), axis=1)
@@ -345,14 +346,17 @@ class LocalConstants:
         return np.log(self.base / (self.problem.n * self.norm)) + worst + log_share - np.log1p(beta)
 
     def log_upper(self, rho: float) -> Numbers:
-        """Return log C⁺ of L2, for ‖p‖ ≥ ρP."""
+        """Return log C⁺, the constant of the upper bound in L2, for ‖p‖ ≥ ρP."""
         bounds = self.bounds(rho)
         with np.errstate(divide="ignore"):
             size = np.where(self.others, bounds.log_high + np.log(norm(self.rows, axis=-1)), -np.inf)
         return np.logaddexp.reduce(np.max(size, axis=1)) - np.log(self._as_given(self.problem.n))
 
     def log_descent(self, rho: float, *, axis: bool = False) -> Numbers:
-        """Return log(φ b ω_S/(nP)), L1's bound without the factor e^{−ρ(1−ν)}; ``axis`` selects q = p_mm with b = 1."""
+        """Return log(φ b ω_S/(nP)), the bound of L1 without the factor e^{−ρ(1−ν)}.
+
+        If ``axis`` is true, the bound is the one for q = p_mm, in which b = 1.
+        """
         b, bounds = 1.0 if axis else self.base, self.bounds(rho)
         log_share = np.log1p(-self._harm_ratio(rho, bounds))
         return np.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + log_share

@@ -1,4 +1,4 @@
-"""The minimiser of a penalised log-sum-exp of rows, which approximates the limit of gradient descent's offset."""
+"""The minimiser of a penalised log-sum-exp of rows, close to the limit of gradient descent's offset from its ray."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def log_sum_exp_minimiser(
     penalty: float,
     start: Float64[np.ndarray, "d"],
 ) -> Float64[np.ndarray, "d"]:
-    """Return the minimiser of log Σ e^{log_weights − rows·w} + penalty |w|²/2, by damped Newton steps, (d,).
+    """Return the minimiser w of log Σ_j e^{a_j − r_j·w} + penalty |w|²/2, by damped Newton steps, (d,).
 
     Args:
-        rows: the rows, (m, d).
-        log_weights: the logarithms of the weights, (m,).
+        rows: the rows r_j, (m, d).
+        log_weights: the logarithms a_j of the weights, (m,).
         penalty: the penalty, positive.
         start: the point where Newton's method starts, (d,), in the span of the rows, as are all steps and the
             minimiser.

@@ -75,17 +75,18 @@ FLOW_RATE = sharper("flow-rate")
 LIMIT = stated_claim("limit")
 
 STEPS, LONGEST_STEPS = 1000, 500
-"""The numbers of iterations of gradient descent, and of descent with the longest steps."""
+"""The numbers of iterations of gradient descent, and of descent with the longest steps that the cone allows."""
 ENTRIES = 1 << 24
 """Approximate largest number of key entries evaluated over all iterates of a descent; large problems get fewer."""
 SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
-"""The smallest log ηL_p that is drawn, and the largest |log η| at which η is in the range of floats."""
+"""The smallest log ηL_p that is drawn for a step size η, and the largest |log η| at which η is in the range of floats.
+"""
 START_NORMS = (1.0, 1.0, 2.0)
-"""The norms of the starts in units of R, besides the case's start."""
+"""The norms of the drawn starts, in units of the radius R of the cone of starts."""
 MOST_GROWTH = 1e6
-"""The ratio ‖p(t)‖/‖p(0)‖ that descent with the longest steps may reach."""
+"""The largest ratio ‖p(t)‖/‖p(0)‖ for which descent with the longest steps is run."""
 VISIBLE = 1e-9
-"""The 1 − cos below which a limit counts as reached."""
+"""The value of 1 − cos below which a limit counts as reached."""
 
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal", "in-cone", "step-size")
 
@@ -93,7 +94,7 @@ ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal", "in-cone", "
 def _shorter_step(draw: DrawFn, case: Case) -> Case:
     """Draw the case with a step size η between 1/(100 L_p) and 1/L_p; in half of the draws η = 1/L_p.
 
-    A shorter η is used only if floats can represent it in any unit.
+    A shorter η is used only if floats can represent it both for the keys as given and for keys of order one.
     """
     share = draw(st.one_of(st.just(0), st.integers(1, 64))) / 64
     logs = [share * SHORTEST - data.problem.log_smoothness for data in (case, case.normalise())]
@@ -181,9 +182,9 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     increments tracked in their own scale where they underflow next to p (they are e^{−1000} or less where R is large),
     and steps along −∇L as long as the proof allows, which take ‖p‖ through orders of magnitude.
     - run-is-the-one-asked-for, iterate-is-a-step (exact): GD starts at p(0), and p(t+1) = p(t) − η∇L(p(t)) to rounding.
-    - no-stationary-point: −⟨∇L, p̄_mm⟩ ≥ C e^{−⟨p, p_mm⟩/‖p_mm‖²}.
+    - no-stationary-point: −⟨∇L, p̄_mm⟩ ≥ C e^{−⟨p, p_mm⟩/‖p_mm‖²}, C, C⁻, C⁺ the constants of Lemma 7.
     - stays-in-cone: ν' ≤ μ; near the boundary of K a step of GD leads away from it.
-    - increments: ⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄'⟩/(1 + π').
+    - increments: ⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄'⟩/(1 + π') for a step Δ.
     - norm-grows: ‖p(t+1)‖ > ‖p(t)‖ by at least ⟨Δ, p̄⟩ ≥ (C⁻/C⁺)‖Δ‖ (L2 for q = p).
     - log-growth: ⟨p(t), p̄_mm⟩ ≥ P log(e^{⟨p(0), p̄_mm⟩/P} + ηCt/P), P = ‖p_mm‖.
     - correlation: the increments summed, cos(p'(t), p_mm) ≥ (⟨p'(0), p̄_mm⟩ + Σ ⟨Δ, p̄'⟩/(1 + π'))/‖p'(t)‖.
@@ -215,7 +216,15 @@ def in_the_cone(
     rng: np.random.Generator,
     case_start: Float64[np.ndarray, "d"] | None = None,
 ) -> Iterator[Claim]:
-    """Yield the claims that the cone implies; tests also pass a wrong cone."""
+    """Yield the claims that follow from the cone's properties; tests also pass a wrong cone.
+
+    Args:
+        cone: the cone that descent cannot leave.
+        under_test: the implementation that descends.
+        log_step: log η of gradient descent.
+        rng: the generator of starts and points.
+        case_start: the start of the case, if it has one.
+    """
     yield no_stationary_point(cone, under_test, rng)
     if case_start is not None and (unusable := _unusable_start(cone, case_start)):
         yield unusable
@@ -228,14 +237,15 @@ def in_the_cone(
     yield from premises(long)
     claims = list(at_every_iterate(cone, gd, long))
     yield from claims
-    # If a claim is falsified, the flow is skipped: its claims cost the most time, and the verdict is certain already.
+    # If a claim is falsified, the flow is skipped: claims about the flow cost the most time, and the verdict is certain
+    # already.
     if not any(claim.verdict is Verdict.FALSIFIED for claim in claims):
         factor = max(10.0, 2 * math.sqrt(cone.start_mu / VISIBLE))
         yield from along_a_flow(cone.constants, under_test, starts, factor, flow_claims(cone), FLOW_RATE)
 
 
 def _unusable_start(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> Claim | None:
-    """Return an undecided claim if float64 does not resolve the start or the start is outside the cone, else None."""
+    """Return None, or an undecided claim if float64 does not resolve the start or the start is outside the cone."""
     inside = cone.contains(start)
     if not is_resolvable(cone.constants, rho_of(cone, start)):
         reason = f"float64 resolves no logits at the given start, of norm {norm(start):.3g}"
@@ -247,7 +257,10 @@ def _unusable_start(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> Cla
 
 
 def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Claim T1, −⟨∇L, p̄_mm⟩ ≥ C e^{−ζ}, at points of cone_μ with norms of 1 to 1000 times the starts' radius."""
+    """Claim −⟨∇L, p̄_mm⟩ ≥ C e^{−⟨p, p_mm⟩/‖p_mm‖²}, which implies T1, at points p of the cone around p_mm.
+
+    C is :meth:`.LocalConstants.log_descent` without its logarithm. Norms are 1 to 1000 times the radius of starts.
+    """
     constants = cone.constants
     norms = cone.radius * (1 + 1e-9) * np.geomspace(1, 1e3, 64)
     norms = norms[norms <= resolvable_rho(constants) * constants.norm]
@@ -257,7 +270,15 @@ def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np
 
 
 def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Iterator[Claim]:
-    """Yield the claims of T2; claims about steps of any length along −∇L are made at the iterates of both runs."""
+    """Yield the claims of T2; claims about steps of any length along −∇L are made at the iterates of both runs.
+
+    Δ are steps, a the tip of the cone, p' = p − a and π' = κ/ρ' − ν', see :func:`theorem_3`.
+
+    Args:
+        cone: the cone that descent cannot leave.
+        gd: the run of gradient descent.
+        long: the run with the longest steps.
+    """
     yield stays_in_cone(cone, gd, long)
     runs = (gd.view, long.view)
 
@@ -265,13 +286,13 @@ def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Ite
     sides = all_sides((at.pi(cone.kappa) * at.along, at.aside) for at in runs)
     yield at_least(INCREMENTS, Form.EFFECTIVE, *sides, points="iterate")
 
-    # ⟨Δ, p̄⟩ ≥ (C⁻/C⁺)‖Δ‖ > 0.
+    # ⟨Δ, p̄⟩ ≥ (C⁻/C⁺)‖Δ‖ > 0 with the constants of L2.
     constants = cone.constants.carrying
     share = np.exp(constants.log_lower(cone.height) - constants.log_upper(cone.height))
     sides = all_sides((outward(at), share * norm(at.descent, axis=1)) for at in runs)
     yield at_least(NORM_GROWS, Form.EFFECTIVE, *sides, points="iterate")
 
-    # ⟨p(t) − p(0), p̄_mm⟩ ≥ P log1p((ηC/P) t e^{−ζ(0)}).
+    # ⟨p(t) − p(0), p̄_mm⟩ ≥ P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P².
     least = np.exp(np.minimum(log_climb_bound(cone, gd) - gd.unit, 700.0))
     yield at_least(LOG_GROWTH, Form.EFFECTIVE, gd.climb, least, points="iterate")
 
@@ -282,9 +303,11 @@ def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Ite
 
 
 def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
-    """Claim μ ≥ ν' at every iterate, and, by (***), h(p + Δ) ≥ h(p) for gradient descent from starts near K's boundary.
+    """Claim ν' ≤ μ at every iterate, and h(p + Δ) ≥ h(p) for gradient descent from starts near the cone's boundary.
 
-    The second inequality is ⟨Δ, μ p̄_mm − (1 − μ)(p̄' − p̄_mm)⟩ ≥ (1 − μ)‖Δ‖²/(2‖p'‖), divided by the step size.
+    h ≥ 0 exactly on the cone; h, ν', μ, and the bound (***) by which the claim on h follows from ⟨Δ, μ p̄_mm − (1 −
+    μ)(p̄' − p̄_mm)⟩ ≥ (1 − μ)‖Δ‖²/(2‖p'‖), are in :mod:`.invariant_cone`. This inequality is claimed after division by
+    the step size.
     """
     mu, start = cone.constants.mu, gd.starts
     near = start.nu >= (1 - SLACK) * mu
@@ -297,20 +320,26 @@ def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
 
 
 def outward(at: ConeView) -> Numbers:
-    """Return ⟨Δ, p̄⟩, (m,), but −1 where ∇L = 0, so that a norm that does not grow violates the claim there."""
+    """Return ⟨−∇L, p̄⟩, (m,), but −1 where ∇L = 0, so that a norm that does not grow violates the claim there.
+
+    The gradient is in units of e^{log_scale}.
+    """
     moves = np.any(value_of(at.descent) != 0, axis=1)
     return np.where(moves, np.vecdot(at.descent, at.points) / norm(exact(at.points), axis=1), -1.0)
 
 
 def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
-    """Return the logarithm of P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², for t = 1, 2, …, (t, b)."""
+    """Return log(P log1p((ηC/P) t e^{−ζ(0)})) for t = 1, 2, …, the bound of progress along p_mm, (t, b).
+
+    P = ‖p_mm‖, ζ(0) = ⟨p(0), p_mm⟩/P², and C is the constant of :func:`no_stationary_point`.
+    """
     constants, p_mm, indices = cone.constants.carrying, with_rounding(cone.constants.solution.p), gd.index
     # Each iterate is rounded, and the next step begins at the rounded iterate.
     drift = len(indices) * EPS * np.abs(gd.view.points[indices]).max(axis=0)
     height = approximate(gd.view.points[indices[0]], drift) @ p_mm / np.vecdot(p_mm, p_mm)
     rate = gd.log_step + constants.log_descent(cone.height, axis=True) - np.log(constants.norm)
     exponent = rate + np.log(exact(np.arange(1, len(indices))))[:, None] - height
-    # For exponents x < −700, log1p(e^x) equals e^x up to e^{2x}/2.
+    # For exponents x < −700, log1p(e^x) is computed as e^x, from which it differs by at most e^{2x}/2.
     underflows = exponent.value < -700
     log_growth = np.where(
         underflows, exponent.widen(1e-300), np.log(np.log1p(np.exp(np.where(underflows, 0.0, exponent))))
@@ -319,14 +348,17 @@ def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
 
 
 def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]:
-    """Return the function that yields the claims about a flow in ``cone`` or a better cone around its start."""
+    """Return the function that yields the claims about a flow: bounds of its distance from the ray, and its limit.
+
+    They come from the cone that :func:`.cone_for_flow` chooses for the flow's start, or else from ``cone``.
+    """
 
     def claims(flow: Flow, goal: float) -> Iterator[Claim]:
         start, length = flow.points[0], cone.constants.norm
         around = cone_for_flow(cone.constants, start, goal) or cone
         at = ConeView(cone.constants, flow.points, REFERENCE, around.tip)
 
-        # √(2ν'ρ'²) ≤ √(2(ν'_0ρ'_0² + κ(ρ' − ρ'_0))).
+        # √(2ν'ρ'²) ≤ √(2(ν'_0ρ'_0² + κ(ρ' − ρ'_0))), with the symbols of the module invariant_cone.
         bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(at.rho).tolist()])
         lateral = norm(at.deviation, axis=1) * at.rho
         error = solver_error(around, flow, np.maximum(bound, value_of(lateral)))
@@ -335,7 +367,7 @@ def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
         sides = bound, lateral.widen(error)
         yield at_least(FLOW_RATE, Form.EFFECTIVE, *sides, why=FLOW_SOLVER, scale=unit, points="record")
 
-        # The angle between p and p_mm at the end.
+        # The angle between p and p_mm at the end of the flow is at most the proven bound.
         end = float(flow.norms[-1])
         angle = math.sqrt(2 * float(flow.one_minus_cosine(cone.constants.solution.p)[-1]))
         rounding = error[-1] * length / end + 8 * EPS
@@ -365,7 +397,7 @@ def rho_of(cone: InvariantCone, p: Float64[np.ndarray, "d"]) -> float:
 def starts_in(
     cone: InvariantCone, rng: np.random.Generator, case_start: Float64[np.ndarray, "d"] | None
 ) -> Float64[np.ndarray, "b d"]:
-    """Return starts in C_{μ/4,R} with norms R and 2R, after the case's start if there is one."""
+    """Return starts with the norms of :data:`START_NORMS` in the cone of starts, after the case's start if any."""
     norms = cone.radius * (1 + 1e-9) * np.array(START_NORMS)
     starts = cone_points(rng, cone.constants, norms, cone.start_mu)
     return starts if case_start is None else np.concatenate([case_start[None], starts])
@@ -374,7 +406,10 @@ def starts_in(
 def affordable_steps(
     cone: InvariantCone, starts: Float64[np.ndarray, "b d"]
 ) -> tuple[int, Float64[np.ndarray, "steps b"]]:
-    """Return the number of steps of GD, and upper bounds of ‖Δ‖/‖p'‖ for the longest steps."""
+    """Return the number of steps of gradient descent, and upper bounds of ‖Δ‖/‖p'‖ for the longest steps.
+
+    Δ is a step and p' the vector from the cone's tip to the iterate.
+    """
     room = resolvable_rho(cone.constants) * cone.constants.norm / float(norm(starts, axis=1).max())
     problem = cone.constants.problem
     steps, longest = (affordable(problem, most, ENTRIES // len(starts)) for most in (STEPS, LONGEST_STEPS))
@@ -382,6 +417,6 @@ def affordable_steps(
 
 
 def all_sides(sides: Iterable[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
-    """Return all left sides concatenated, and all right sides concatenated."""
+    """Return the left sides of all pairs as one array, and their right sides as another."""
     left, right = (np.concatenate(parts) for parts in zip(*sides, strict=True))
     return left, right

@@ -1,7 +1,7 @@
 """Lemma 14: heads whose output decreases linearly in the weight on non-optimal tokens satisfy Assumption D.
 
-Main results: linear upper and lower bounds (the sandwich) of prediction and risk at every p; Assumption D itself with
-an explicit ρ(Δ).
+Main results: upper and lower bounds of prediction and risk at every p, linear in this weight (called the *sandwich*);
+Assumption D itself with an explicit ρ(Δ).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.2, Lemma 14.
 """
@@ -52,11 +52,16 @@ MIXING_HURTS = stated_claim("mixing-hurts", when="ATT-SVM' is feasible")
 DELTAS = (0.125, 1.0, 8.0)
 """The values of Δ for which Assumption D is claimed."""
 FACTOR = 2.0
-"""The smallest ratio of L(p') − L_* to L(p) − L_* that is claimed.
+"""The smallest ratio of L(p') − L_* to L(p) − L_* that is claimed, where L_* is the risk without weight on non-optimal
+tokens.
 
-Assumption D requires only a ratio above 1; ρ(Δ) is chosen so that the ratio is at least 2, far above rounding."""
+Assumption D requires only a ratio above 1; its bound ρ(Δ) of log q_max(p) is chosen so that the ratio is at least 2,
+far above rounding.
+"""
 POINTS = 120
-"""The number of points at which the sandwich is claimed; pairs (p, p') also use twice as many other points."""
+"""The number of points at which the bounds of prediction and risk are claimed. The pairs (p, p') of Assumption D are
+formed of these points and twice as many others.
+"""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -75,12 +80,13 @@ def _cases() -> SearchStrategy[Case]:
 def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ν_i − c1_i q_i(p) ≤ Y_i ψ(X_iᵀs_i) ≤ ν_i − c0_i q_i(p) for all p, q_i the weight on the non-optimal tokens.
 
-    Then Assumption D holds: for every Δ > 0 there is a ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ)
-    implies L(p) < L(p'). (The lemma has common constants c0, c1; inputs without a non-optimal token lose nothing.)
+    Then Assumption D holds, with q_max = max_i q_i: for every Δ > 0 there is a ρ < 0 such that log q_max(p) ≤ min((1+Δ)
+    log q_max(p'), ρ) implies L(p) < L(p'). (The lemma has common constants c0, c1; inputs without a non-optimal token
+    lose nothing.)
 
     **Effective.** For heads of the family of :mod:`generators.optimal_sets` the hypothesis holds with the ν, c0, c1
-    computed there: the sandwich is claimed at every p. With C0_i = c0_i min|ℓ'| and C1_i = c1_i max|ℓ'| over [ν_i −
-    c1_i, ν_i],
+    computed there: the sandwich is claimed at every p. With L_* = (1/n) Σ_i ℓ(ν_i), C0_i = c0_i min|ℓ'| and C1_i = c1_i
+    max|ℓ'| over [ν_i − c1_i, ν_i],
 
         log Σ_i C0_i q_i ≤ log n(L(p) − L_*) ≤ log Σ_i C1_i q_i   (mean value theorem),
 
@@ -109,18 +115,28 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if axis is not None:
         size = float(np.linalg.norm(axis))
         points_far_out = points_around(rng, axis, size * np.exp(rng.uniform(0, math.log(3e3), 2 * count)))
-        # Points have a positive part along the solution, so that far out q_max is small enough for ρ(Δ).
+        # Points have a positive component along the solution, so that far out q_max is small enough for ρ(Δ).
         points_far_out *= np.where(points_far_out @ axis < 0, -1.0, 1.0)[:, None]
         yield from sandwich.pairs(np.concatenate([points, points_far_out]))
 
 
 class Sandwich:
-    """The two bounds of the prediction in Lemma 14's hypothesis, and the resulting bounds of the risk, at points p."""
+    """The two bounds of the prediction in Lemma 14's hypothesis, and the resulting bounds of the risk, at points p.
+
+    The notation is that of :func:`lemma_14`. *Mixed* inputs are the k inputs with a non-optimal token.
+    """
 
     def __init__(
         self, problem: Problem, mixing: LinearMixing, under_test: Implementation, headed: Implementation
     ) -> None:
-        """Store the data and both implementations, and compute log C0_i and log C1_i of the mixed inputs."""
+        """Store the data and both implementations, and compute log C0_i and log C1_i of the mixed inputs.
+
+        Args:
+            problem: keys, scores, loss.
+            mixing: the head ψ with the constants ν, c0, c1.
+            under_test: the implementation under test, which computes softmax weights.
+            headed: the implementation under test with ψ in place of the linear head, which computes risks.
+        """
         self.problem, self.mixing, self.under_test, self.headed = problem, mixing, under_test, headed
         low, high = log_slope_bounds(mixing, problem.loss)
         self.log_low, self.log_high = low[mixing.mixed], high[mixing.mixed]
@@ -130,25 +146,28 @@ class Sandwich:
         return AttentionAt(self.problem, points, self.under_test.textbook_eps)
 
     def log_q(self, at: AttentionAt) -> Numbers:
-        """Return log q_i for the k mixed inputs, those with a non-optimal token, (m, k)."""
+        """Return log q_i, q_i the softmax weight on the non-optimal tokens, for the k mixed inputs, (m, k)."""
         hidden = np.where(self.mixing.optimal, -np.inf, at.log_weights)
         return np.logaddexp.reduce(hidden, axis=-1)[:, self.mixing.mixed]
 
     def sides(self, at: AttentionAt) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the drop ν − Y ψ of the prediction and its bounds c0 q and c1 q, for the mixed inputs, (m, k) each."""
+        """Return the prediction's drop ν − Y ψ and its bounds c0 q and c1 q, for the k mixed inputs, (m, k) each."""
         mixing, head, mixed = self.mixing, self.mixing.head, self.mixing.mixed
         drop = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, ABOVE))
         q = np.exp(self.log_q(at))
         return drop[:, mixed], mixing.c0[mixed] * q, mixing.c1[mixed] * q
 
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
-        """Return by how much the drop ν − Y ψ violates its bounds, in units of c1 q; negative between the bounds."""
+        """Return by how much the drop ν − Y ψ violates its bounds in the worst input; negative between the bounds.
+
+        The unit is the upper bound c1 q.
+        """
         with in_floats():
             drop, low, high = self.sides(self.at(points))
             return np.max(np.where(high > 0, np.maximum(low - drop, drop - high) / high, -1.0), axis=-1)
 
     def claims(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """Yield the claims that the prediction, and the logarithm of the excess risk, lie between their bounds."""
+        """Yield the claims that the prediction's drop, and the logarithm of L − L_*, lie between their bounds."""
         at = self.at(points)
         drop, low, high = self.sides(at)
         yield at_least(ABOVE, Form.EFFECTIVE, drop, low, points="point and input")
@@ -160,7 +179,7 @@ class Sandwich:
         yield at_least(RISK_ABOVE, Form.EFFECTIVE, high, total, why=MIXING)
 
     def risks(self, at: AttentionAt) -> tuple[Numbers, Numbers]:
-        """Return log q_i, and the log-excess risk under test with the tolerance :data:`MIXING` as its error."""
+        """Return log q_i, (m, k), and log(L − L_*) under test, (m,), with the tolerance :data:`MIXING` as its error."""
         log_q = self.log_q(at)
         logs = np.abs(np.concatenate([self.log_low, self.log_high])).max() + np.abs(log_q.value).max(axis=-1)
         count = self.problem.n + self.problem.T + self.mixing.gaps.shape[2] + 8
@@ -168,11 +187,11 @@ class Sandwich:
         excess = log_excess(self.headed, self.problem, at.points)
         if np.isnan(excess).any():
             raise NotANumber(RISK_BELOW, "the excess risk under test is negative or NaN")
-        # An excess of −∞ means that the risk is L_* exactly, which rounding cannot cause, so no error is allowed.
+        # A logarithm of −∞ means that the risk is L_* exactly, which rounding cannot cause, so no error is allowed.
         return log_q, exact(excess).widen(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """Claim Assumption D for each p and the p' of least excess risk for which the premise certainly holds."""
+        """Claim Assumption D for each point p and the p' of least risk for which its premise certainly holds."""
         log_q, excess = self.risks(self.at(points))
         worst, highest = np.max(log_q, axis=-1), excess.value + excess.error
         constant, more = np.logaddexp.reduce(exact(self.log_high)) - self.log_low.min(), np.log(exact(FACTOR))

@@ -1,8 +1,9 @@
 """Points at which Theorem 8 is checked (in sublevel sets, minimisers on spheres, the path), and constants for them.
 
-The constants are C0 and C1 of Lemma 14, the costs of single tokens, and the rounding error of a log-excess risk.
-Lengths are in units of ‖p_mm‖ (:mod:`theorems.curves.constraints`). For a linear head and one optimal token per input,
-everything agrees with Theorem 1.
+The constants are C0 and C1 of Lemma 14, the costs of weight on single tokens, and the rounding error of log(L − L_*),
+where L_* is the risk without weight on non-optimal tokens. Lengths are in units of ‖p_mm‖
+(:mod:`theorems.curves.constraints`). For a linear head and one optimal token per input, everything agrees with Theorem
+1.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Lemma 14, Theorem 8.
 """
@@ -36,18 +37,18 @@ from theorems.rounding.attention_at import Numbers
 HUNT_BUDGET = 20_000
 """Approximate largest number of floats in one batch of the search for points."""
 MOST_FOLLOWED = 3
-"""The largest number of solutions from which the path is followed."""
+"""The largest number of solutions of ATT-SVM' from whose rays the path is followed."""
 SHARP_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
-"""The values of RΘ of the spheres on which the offset from the ray is predicted."""
+"""The radii of the spheres on which the offset of the path from the ray of a solution is predicted, as values of RΘ."""
 LARGEST_ROUNDING = 1e-3
 """The largest error of an exponent at which the path still has correct digits."""
 
 
 def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
-    """Return log C0_i and log C1_i with C0_i q_i ≤ ℓ(Y_i ψ) − ℓ(ν_i) ≤ C1_i q_i.
+    """Return log C0_i and log C1_i with C0_i q_i ≤ ℓ(Y_i ψ) − ℓ(ν_i) ≤ C1_i q_i, q_i the weight on non-optimal tokens.
 
-    C0 and C1 are c0 and c1 times the extreme |ℓ'| on [ν − c1, ν]. Inputs without a non-optimal token lose nothing; for
-    them the result is +inf and −inf.
+    In the notation of Lemma 14, C0_i and C1_i are c0_i and c1_i times the least and the largest |ℓ'| on [ν_i − c1_i,
+    ν_i]. Inputs without a non-optimal token lose nothing; for them the result is +inf and −inf.
     """
     low, high = np.full(len(mixing.nu), np.inf), np.full(len(mixing.nu), -np.inf)
     for i in np.flatnonzero(mixing.mixed).tolist():
@@ -61,7 +62,7 @@ def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarr
 def log_rounding(mixing: LinearMixing, loss: Loss) -> float:
     """Return the rounding error of logarithms of slopes, gaps, weights and their sums.
 
-    κ, the costs of tokens and log(L − L_*) have this error.
+    κ of Theorem 8, the costs of tokens and log(L − L_*) have this error.
     """
     size = max(float(np.abs(x[mixing.mixed]).max()) for x in log_slope_bounds(mixing, loss))
     return 4 * EPS * (sum(mixing.gaps.shape) + 8) * (1 + size)
@@ -70,9 +71,10 @@ def log_rounding(mixing: LinearMixing, loss: Loss) -> float:
 def excess_rounding(
     problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "*b d"]
 ) -> Float64[np.ndarray, "*b"]:
-    """Return the rounding error that log(L − L_*) of an implementation may have.
+    """Return the rounding error that log(L − L_*) of an implementation may have at the points p.
 
-    This is 2 (d + 4) eps max Σ_k |δk_k p_k| for a logit, plus :func:`log_rounding`.
+    It is 2 (d + 4) eps max Σ_j |δk_j p_j|, with the ranges δk_j of the keys' coordinates, for a logit, plus
+    :func:`log_rounding`.
     """
     reach = np.max(problem.keys, axis=1) - np.min(problem.keys, axis=1)
     logits = 2 * (problem.d + 4) * EPS * np.max(np.abs(p) @ reach.T, axis=-1)
@@ -87,7 +89,7 @@ def excess_of(
     claim: str,
     form: Form,
 ) -> Numbers:
-    """Return log(L − L_*) under test with its allowed error, (m,); if it is NaN, ``claim`` is falsified."""
+    """Return log(L − L_*) under test with its allowed error, (m,); if the logarithm is NaN, ``claim`` is falsified."""
     excess = log_excess(headed, problem, p)
     if np.isnan(excess).any():
         raise NotANumber(claim, "the excess risk under test is negative or NaN", form)
@@ -95,7 +97,10 @@ def excess_of(
 
 
 def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) -> Float64[np.ndarray, "n T"]:
-    """Return log(|ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj), the cost of a small weight on t per unit; −inf at optimal tokens.
+    """Return the logarithm of the cost of a small weight on token t, per unit of weight; −inf at optimal tokens.
+
+    The cost is |ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj, with the weights b_j and activations φ_j of the head's units, and the
+    gaps g_itj ≥ 0 between features of optimal tokens and of t.
 
     Args:
         mixing: the head with its constants.
@@ -115,10 +120,10 @@ def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) 
 
 
 def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) -> tuple[float, Float64[np.ndarray, "n"]]:
-    """Return α's least margin at p_mm over optimal tokens with other keys, and how many optimal tokens have α's key.
+    """Return how far the tokens α lead other optimal tokens at p_mm, and how many optimal tokens have α's key.
 
-    The margin is 0 for an exact tie, and +inf if all optimal tokens have α's key. Both results are decided over the
-    rationals.
+    The first result is the least margin over the optimal tokens whose keys differ from α's: 0 for an exact tie, +inf if
+    there are none. The second is a number for each input. Both are decided over the rationals.
     """
     least, multiplicity = math.inf, np.ones(problem.n)
     for i in np.flatnonzero(~sets.optimal.all(axis=1)).tolist():
@@ -134,7 +139,11 @@ def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) ->
 def constraints_of(
     problem: Problem, mixing: LinearMixing, choice: ChoiceSolution, multiplicity: Float64[np.ndarray, "n"]
 ) -> Constraints:
-    """Return the SVM constraints of one choice α with the costs of tokens; ``multiplicity`` tokens share α's key."""
+    """Return the SVM constraints of one choice α of optimal tokens, with the costs of non-optimal tokens.
+
+    ``multiplicity`` is the number of optimal tokens with the key of α, by which the costs of an input are divided,
+    (n,).
+    """
     others = ~mixing.optimal
     best = problem.keys[np.arange(problem.n), choice.alpha]
     log_costs = (log_token_costs(mixing, problem.loss) - np.log(multiplicity)[:, None])[others]
@@ -159,10 +168,10 @@ def sublevel_points(
     rhos: Float64[np.ndarray, "r"],
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
-    """Return points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, and the index of each point's radius.
+    """Return points with ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm) for several R = ρ‖p_mm‖, and the index of each point's R.
 
-    The search starts at up to two solutions, or at the only solution and the best other choice. R p̄_mm is the first
-    point of each set.
+    The search starts at up to two solutions, or at the only solution and at the best other choice of optimal tokens. R
+    p̄_mm is the first point of each set.
 
     Args:
         problem: keys, scores, loss.
@@ -183,7 +192,8 @@ def sublevel_points(
         short = np.linalg.norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
         return np.asarray(short & (excess <= level[:, None] - room))
 
-    # The first solution, and a second one or, if there is none, the best choice that is no solution.
+    # The search starts at the first solution and at the second one or, if there is only one, at the best choice that is
+    # no solution.
     origins = [*sets.solutions, *([sets.runner_up] if sets.runner_up else [])][:2]
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 4, 16))
     batches = [(ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_))]
@@ -213,7 +223,7 @@ def minimisers(
 ) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m d"]]:
     """Return the minimisers on spheres that descent from the ray of each solution reaches, and the points of the rays.
 
-    The rows are ordered by solution, and for each solution by radius.
+    ``rhos`` are the radii in units of ‖p_mm‖. The rows are ordered by solution, and for each solution by radius.
     """
     rays, points = [], []
     for solution in sets.solutions[:MOST_FOLLOWED]:
@@ -235,9 +245,18 @@ def descend(
     rho: float,
     start: Float64[np.ndarray, "e"],
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "d"]]:
-    """Return the tangential coordinates of a minimiser of log(L − L_*) on the sphere, and the minimiser itself.
+    """Return the tangential coordinates of a minimiser of log(L − L_*) on a sphere, and the minimiser itself.
 
-    The risk of the result is never above that of the point of the ray, or of the start.
+    The risk of the minimiser is never above that of the point of the ray, or of the start.
+
+    Args:
+        problem: keys, scores, loss.
+        headed: the implementation under test, with the head of the case in place of the linear one.
+        unit: the norm ‖p_mm‖.
+        solution: the solution whose ray is the axis.
+        basis: an orthonormal basis of the tangents, (d, e).
+        rho: the radius in units of ‖p_mm‖.
+        start: the tangential coordinates from which descent starts, (e,).
     """
     axis = solution.svm.direction
 
@@ -274,8 +293,9 @@ def path_to_the_lowest(
 ) -> FollowedPath | None:
     """Return the path near the solution whose limit risk is lowest; None where other optimal tokens compete with α.
 
-    Without competing tokens L − L_* is, up to rounding, Σ_j c_j e^{−margin_j} with the first-order costs of
-    :func:`log_token_costs`, divided by the number of optimal tokens with the key of α.
+    α are the tokens that the solution selects. Optimal tokens compete with α if their weight on the path is not below
+    rounding. Without competing tokens L − L_* is, up to rounding, Σ_j c_j e^{−margin_j} over the non-optimal tokens j,
+    with the costs c_j of :func:`log_token_costs` divided by the number of optimal tokens with the key of α.
     """
     lowest, best = math.inf, None
     for solution in sets.solutions[:MOST_FOLLOWED]:
@@ -313,10 +333,12 @@ def first_order_is_exact(
     ahead: float,
     offset: float,
 ) -> bool:
-    """Return whether, at ρ, the effects of normaliser, curvature and other optimal tokens are below rounding.
+    """Return whether L − L_* is Σ_j c_j e^{−margin_j} up to rounding on the path at radius ρ = ``rho``.
 
-    On the path all margins are at least ρ − κ, so q ≤ T e^{−(ρ−κ)}. If α's margin over another optimal token α' is
-    ``ahead`` at p_mm, it is at least ahead·ρ − ‖k_α − k_α'‖·‖p_mm‖·offset on the path.
+    The sum leaves out the normaliser of the softmax, the curvature of loss and head, and optimal tokens other than α.
+    On the path all margins are at least ρ − κ, so the weight on non-optimal tokens is q ≤ T e^{−(ρ−κ)}. If α's margin
+    over another optimal token α' is ``ahead`` at p_mm, it is at least ahead·ρ − ‖k_α − k_α'‖·‖p_mm‖·offset on the path,
+    ``offset`` its distance from the ray.
     """
     head = mixing.head
     stiff = head.units("log_stiffness", mixing.best, head.signs)

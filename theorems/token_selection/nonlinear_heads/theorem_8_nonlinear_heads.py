@@ -1,7 +1,8 @@
 """Theorem 8: with a nonlinear head and sets of optimal tokens the path turns to the solutions of ATT-SVM'.
 
-Main results: explicit bounds on the margin and on the distance to the set G_mm of solutions over a whole sublevel set;
-minimisers followed from every solution; Theorem 1's sharp form where no other optimal token competes.
+Main results: for every p of norm at most R whose risk is at most that of R p̄_mm, explicit bounds on the margin and on
+the distance to the set G_mm of solutions; minimisers followed from every solution; the sharp form of Theorem 1 where
+the weight of all other optimal tokens vanishes.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.1, Theorem 8.
 """
@@ -51,13 +52,15 @@ from theorems.token_selection.nonlinear_heads.optimal_set_points import (
 )
 
 LARGEST_KAPPA = 1e5
-"""The largest κ at which the path turns to its limit within the radii up to which it is followed."""
+"""The largest κ (:func:`mixing_kappa`) at which the path turns to its limit within the radii up to which it is
+followed.
+"""
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""The values of RΘ/κ of the sublevel sets."""
+"""The radii R of the sublevel sets as values of RΘ/κ, with the margin Θ of p̄_mm and the κ of :func:`mixing_kappa`."""
 RADII = (1e2, 1e4, 1e6)
-"""The values of RΘ/(1 + κ) of the spheres."""
+"""The radii R of the spheres on which minimisers are computed, as values of RΘ/(1 + κ)."""
 REACHED = 1e-6
-"""The bound of 1 − cos that is claimed at the last radius, where κ/RΘ is smaller."""
+"""The bound of 1 − cos that is claimed at the last radius, where the proven bound κ/(RΘ) is smaller."""
 
 LEAST = premise("solutions-are-all-of-least-norm")
 MARGIN = sharper("sublevel-margin")
@@ -66,7 +69,9 @@ FROM_DUALS = sharper("sublevel-distance-from-duals")
 PATH_DISTANCE = sharper("path-distance")
 PATH_LIMIT = stated_claim("path-limit")
 ALONE = "no other optimal token competes"
-"""The condition under which Theorem 1's sharper claims are made: the path then has one limit and a known offset."""
+"""The condition under which the limit and sharp claims of Theorem 1 are made: the path then has one limit and a known
+offset.
+"""
 SHARP_CLAIMS = tuple(
     sharper(name, when=f"{ALONE}; {name.when}") if name == PATH_CORRELATION else name.only(ALONE)
     for name in PATH_CLAIMS
@@ -89,8 +94,9 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     dist(p̄(R)/(RΘ), G_mm) → 0.
 
     Here D comes from Lemma 14 with ν_i, c0_i, c1_i; C0_i = c0_i min|ℓ'| and C1_i = c1_i max|ℓ'| over [ν_i − c1_i, ν_i].
-    O_i = argmax_t γ_it; a head other than the linear one is in the arrays of the case. ρ = RΘ. (Lemma 14 requires that
-    all optimal tokens of an input have the same features. Assumption D is checked only through Lemma 14.)
+    O_i = argmax_t γ_it are the optimal tokens of input i, Ō_i the others, q_i = Σ_{t∈Ō_i} s_it their softmax weight and
+    L_* = (1/n) Σ_i ℓ(ν_i); a head other than the linear one is in the arrays of the case. ρ = RΘ. (Lemma 14 requires
+    that all optimal tokens of an input have the same features. Assumption D is checked only through Lemma 14.)
 
     **Effective.** κ = log Σ_i C1_i|Ō_i| + max_i log((1 + |O_i|)/C0_i), the sum over inputs with Ō_i ≠ ∅ (for singletons
     and a linear head at most Theorem 1's). For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm), p_mm ∈ G_mm, has
@@ -110,18 +116,19 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     κ)/ρ as ‖p_α‖ ≥ 1/Θ; expanding |p/ρ − p_α|² gives the last bound.
 
     **Effective, from the duals**, at the same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) − L_*)
-    over the same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ e^{−b min(x,1)}/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j
-    |b_j|(least secant of φ_j) g_iβj, x = T e^{−(ρ−κ)}, b of :func:`theorems.rounding.approximations.bend` on [ν_i −
-    c1_i, ν_i], 0 for convex ℓ. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit;
-    then Jensen as in Theorem 1.
+    over the same choices α and j = (i, β), w = λ/Σλ from the duals λ of p_α, C_iβ = |ℓ'(ν_i)| e_iβ e^{−b
+    min(x,1)}/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j |b_j|(least secant of φ_j) g_iβj with the weights b_j and
+    activations φ_j of the head's units and the gaps g_iβj between features of optimal tokens and of β, x = T
+    e^{−(ρ−κ)}, b of :func:`theorems.rounding.approximations.bend` on [ν_i − c1_i, ν_i], 0 for convex ℓ. *Derivation.*
+    s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then Jensen as in Theorem 1.
 
     **Limit.** For *every* minimiser p̄(R), 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ, D the minimum above and
     p' any point of the sphere: O(1/ρ). It is claimed of minimisers reached by descent from the rays of all p_mm ∈ G_mm,
     up to ρ = 10⁶(1 + κ), where 1 − cos ≤ 10⁻⁶.
 
     **Sharp.** Where all other optimal tokens fall behind along p_mm (exactly decided) and p_mm has the lowest limit
-    among G_mm, the path is Theorem 1's with costs c_iβ = |ℓ'(ν_i)| Σ_j |b_j| φ'_j(z*_ij) g_iβj over the number of
-    optimal tokens that share α's key: same offset, same rate −2.
+    among G_mm, the path is Theorem 1's with costs c_iβ = |ℓ'(ν_i)| Σ_j |b_j| φ'_j(z*_ij) g_iβj (z*_ij: the features of
+    the optimal tokens) divided by the number of optimal tokens that share α's key: same offset, same rate −2.
     """
     mixing, problem = linear_mixing(case), case.problem
     if isinstance(mixing, Finding):
@@ -153,7 +160,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def solutions_claim(sets: MaxMarginSets) -> Claim:
-    """Claim, exactly, that the reported G_mm contains each point of least norm over all choices once, and no other."""
+    """Claim, exactly, that the reported set G_mm lists each point of least norm over all choices once, and no other."""
     points = [tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.solutions]
     least = min(c.norm_squared for c in sets.choices)
     best = {tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.choices if c.norm_squared == least}
@@ -172,7 +179,10 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     radius_index: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """Yield the effective claims at points of sublevel sets, whose radii are ``rhos[radius_index]``."""
+    """Yield the effective claims at points p with ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), where RΘ is ``rhos[radius_index]``.
+
+    The comments use the notation of :func:`theorem_8`.
+    """
     ray = sets.norm * (rhos[:, None] * sets.solutions[0].svm.direction)
     p, rho, options = exact(points), rhos[radius_index], {"points": "point of a sublevel set"}
 
@@ -195,12 +205,12 @@ def in_sublevel_sets(
 def minimiser_claims(
     problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, headed: Implementation, kappa: float
 ) -> Iterator[Claim]:
-    """Yield the limit claims at minimisers on spheres: bounds of their distance to G_mm."""
+    """Yield the limit claims at minimisers on spheres: bounds of their distance to the set G_mm of solutions."""
     rhos = (1 + kappa) * np.array(RADII)
     points, ray = minimisers(problem, sets, headed, rhos)
     p, length = exact(points), norm(exact(points), axis=1, keepdims=True)
     value = excess_of(headed, problem, mixing, points, PATH_DISTANCE, Form.LIMIT)
-    # A minimiser's risk is at most that of the ray, up to the rounding errors of both.
+    # The risk of a minimiser is at most that of the point of the ray, up to the rounding errors of these risks.
     least = least_margin(mixing, problem, kappa, np.resize(rhos, len(ray)), ray)
     least = least.widen(2 * excess_rounding(problem, mixing, ray))
     allowed = allowed_choices(sets, least, p)
@@ -216,7 +226,10 @@ def minimiser_claims(
 
 
 def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
-    """Return κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)), at most Theorem 1's κ where Theorem 1 applies."""
+    """Return κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)), with the notation of :func:`theorem_8`.
+
+    Where Theorem 1 applies, this κ is at most that of Theorem 1.
+    """
     low, high = log_slope_bounds(mixing, loss)
     mixed = mixing.mixed
     size = mixing.optimal.sum(axis=1)
@@ -225,7 +238,7 @@ def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
 
 
 def set_margins(mixing: LinearMixing, problem: Problem, p: Numbers) -> Numbers:
-    """Return min_i max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p, shape (*b, d) → (*b,)."""
+    """Return min_i max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p at points (*b, d), (*b,); O_i: the optimal tokens."""
     keys, optimal = exact(problem.keys[mixing.mixed]), mixing.optimal[mixing.mixed]
     logits = np.vecdot(keys - keys[:, :1], p[..., None, None, :])
     best = np.max(np.where(optimal, logits, -np.inf), axis=-1)
@@ -238,14 +251,17 @@ def least_margin(
 ) -> Numbers:
     """Return ρ − κ, the lower bound of the margin of points whose risk is at most that of ``ray`` = ρ p_mm, (m,).
 
-    The error of the result is that of κ, plus a dozen roundings of ``ray``.
+    κ is ``kappa``. The error of the result is that of κ, plus a dozen roundings of ``ray``.
     """
     margin_error = set_margins(mixing, problem, exact(ray) * exact(1.0).widen(8 * EPS)).error
     return (exact(rho) - kappa).widen(margin_error + log_rounding(mixing, problem.loss))
 
 
 def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.ndarray, "m c"]:
-    """Return the mask of the choices that p may select, (m, c): ‖p‖Θ_α ≥ ``least``, the bound of p's margin."""
+    """Return the mask of the choices α that p may select, (m, c): ‖p‖Θ_α ≥ ``least``, the lower bound of p's margin.
+
+    Θ_α is the largest margin for the choice α.
+    """
     best = sets.choices[0].norm_squared
     # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.
     x = with_rounding([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
@@ -254,7 +270,7 @@ def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.
 
 
 def nearest(sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], p: Numbers) -> Numbers:
-    """Return the largest ⟨p, p̄_α⟩/‖p_mm‖ over the allowed choices α, shape (m,)."""
+    """Return the largest ⟨p, p̄_α⟩/‖p_mm‖ over the allowed choices α, shape (m,), p̄_α the direction of α's solution."""
     along = p @ towards(sets).T / norm(with_rounding(sets.choices[0].p))
     return np.max(np.where(allowed, along, -np.inf), axis=-1)
 
@@ -270,8 +286,9 @@ def dual_bound(
 ) -> Numbers:
     """Return the minimum over the allowed choices of Σ_j w_j log(C_j/w_j), (m,), if margins are at least ``beyond``.
 
-    C_iβ = |ℓ'(ν_i)| (least cost of β) e^{−b x} / (|O_i| + |Ō_i| e^{−beyond}), w = λ/Σλ; x = min(1, T e^{−beyond}) ≥ q_i
-    and b of :func:`bend`.
+    For j = (i, β), C_iβ = |ℓ'(ν_i)| e_iβ e^{−b x} / (|O_i| + |Ō_i| e^{−beyond}) with the least cost |ℓ'(ν_i)| e_iβ of β
+    (:func:`.log_token_costs`); w = λ/Σλ with the duals λ of the choice's solution; x = min(1, T e^{−beyond}) ≥ q_i, and
+    b of :func:`bend`. Other symbols: see :func:`theorem_8`.
     """
     size = mixing.optimal.sum(axis=1)
     log_costs, rounding = log_token_costs(mixing, problem.loss, secants=True), log_rounding(mixing, problem.loss)

@@ -54,7 +54,8 @@ SAME_ITERATES = stated_claim("same-iterates")
 ONE_STEP = stated_claim("one-step-from-a-common-point")
 
 LONGEST_HEAD = 30
-"""Approximate largest number of rows of W; the time of the run on W grows with this number."""
+"""Approximate largest number of rows of W, which is the number of entries of u; the time of the run on W grows with it.
+"""
 STEPS = 50
 SAME = 10
 """The number of consecutive steps of the same size."""
@@ -62,9 +63,10 @@ POINTS = 24
 ENTRIES = 1 << 21
 """Approximate largest number of floats in an array over points, tokens and coordinates."""
 LARGEST_LOGIT = 30.0
-"""The largest norm of the points of the one-step check, in units of 1/(size of the keys).
+"""The largest norm, in units of 1/(size of the keys), of the points p at which one step on p is compared with one on W.
 
-Up to this norm the gradient in W, plain back-propagation in float64, is accurate."""
+Up to this norm the gradient in W, plain back-propagation in float64, is accurate.
+"""
 
 LARGEST_SLOPE = 690.0
 """The largest log|ℓ'| and log|ℓ''| at which products with values and tokens do not overflow float64."""
@@ -92,13 +94,13 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Derivation. f_W depends on W through Wᵀu only, so ∇_W L = u ∇_p L(Wᵀu)ᵀ. If W = u pᵀ/‖u‖², then Wᵀu = p,
     and W − (η/‖u‖²) u ∇_p L(p)ᵀ = u (p − η∇_p L(p))ᵀ/‖u‖².
 
-    Exact form, one step: from a common point the two updates agree up to local rounding. This is claimed at every
-    iterate of a run and at random points, divided by the step size. The gradient in the matrix W is computed by
-    back-propagation through f_W; the gradient in p is the one under test.
+    Exact form, one step: from a common point the updates of p and of W agree up to the rounding of one step. This is
+    claimed at every iterate of a run and at random points, divided by the step size. The gradient in the matrix W is
+    computed by back-propagation through f_W; the gradient in p is the one under test.
 
-    Exact form, many steps: with E_t = ‖u‖ ‖W(t) − u p(t)ᵀ/‖u‖²‖, E_{t+1} ≤ (1 + η_t L_t) E_t + r_t, where
-    L_t bounds the curvature between the two points (:func:`.smoothness.local_smoothness` at p(t), a
-    tenth added for the distance E_t between them) and r_t is the rounding of one step.
+    Exact form, many steps: with E_t = ‖u‖ ‖W(t) − u p(t)ᵀ/‖u‖²‖, E_{t+1} ≤ (1 + η_t L_t) E_t + r_t, where L_t bounds
+    the curvature of L between p(t) and W(t)ᵀu (:func:`.smoothness.local_smoothness` at p(t), a tenth added for the
+    distance E_t between them) and r_t is the rounding of one step.
 
     The keys are the tokens of the dataset, in units of the largest entry. If the case has no dataset, they are the keys
     of the problem, and its scores are the values Y Xv.
@@ -137,7 +139,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     gradients = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
     joined: list[Any] = [np.concatenate(parts) for parts in gradients]
     in_matrix, in_prompt = joined
-    # The norm is taken of bounded arrays, which does not underflow where |ℓ'| is e^{−400}.
+    # The norm of bounded arrays is used, because it does not underflow where |ℓ'| is e^{−400}.
     local = norm(exact(in_matrix.error), axis=(1, 2)) / norm(u) + norm(exact(in_prompt.error), axis=1)
     yield _every_iterate(setting, u, points, matrices, steps, local.value[: len(points)])
     yield equal(ONE_STEP, in_matrix, u[:, None] * in_prompt[:, None], points="entry")
@@ -145,7 +147,15 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The tokens X, labels Y and values Xv that define f_p and f_W; the values may carry their rounding error."""
+    """The tokens X, labels Y and values Xv that define f_p and f_W of Lemma 1; values may carry rounding errors.
+
+    Attributes:
+        tokens: the tokens X, (n, T, d).
+        labels: the labels Y, (n,).
+        values: the values Xv, (n, T).
+        loss: the loss ℓ.
+        problem: the problem of p whose keys are the tokens.
+    """
 
     tokens: Float64[np.ndarray, "n T d"]
     labels: Float64[np.ndarray, "n"]
@@ -164,7 +174,8 @@ def _setting(case: Case) -> Setting:
     problem, data = case.problem, case.dataset
     if data is None:
         return Setting(problem.keys, np.ones(problem.n), problem.scores, problem.loss, problem)
-    # The problem's scores Y Xv may come from any float64 evaluation; inside ``spacing`` the error covers all of these.
+    # The problem's scores Y Xv may come from any float64 evaluation; inside ``spacing`` the error bound covers every
+    # such evaluation.
     with spacing(EPS):
         values = np.sum(exact(data.X) * data.v, axis=-1)
     # Moving a power of two from the tokens to p changes no digits, except those of logarithms of sizes.
@@ -199,7 +210,7 @@ SLOPES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 def weight_gradient(setting: Setting, W: Any, u: Float64[np.ndarray, "du"]) -> Any:
     """Return ∇_W (1/n) Σ ℓ(Y_i ⟨X_i v, softmax(X_i Wᵀu)⟩) by back-propagation, for a batch of W, (b, du, d).
 
-    The chain rule is applied to each step of f_W in reverse order; no code is shared with the reference's gradient. For
+    The chain rule is applied to each step of f_W in reverse order; no code is shared with the gradient in p. For
     bounded arrays the result contains its error bound.
     """
     X, values = setting.tokens, setting.values
@@ -235,7 +246,7 @@ def _two_runs(
 ) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "t du d"]]:
     """Return the iterates p(t) of the run under test, and the iterates W(t) of the suite's own run.
 
-    The two runs share only their start.
+    ``steps`` are the step sizes of p. The run on W is computed by :func:`weight_gradient` from its own iterates.
     """
     squared = float(np.sum(u * u))
     points, matrices, setting = [start], [np.outer(u, start) / squared], setting.in_floats
@@ -260,7 +271,10 @@ def _every_iterate(
     steps: Float64[np.ndarray, "s"],
     local: Float64[np.ndarray, "t"],
 ) -> Claim:
-    """Claim the bound of E_t at every iterate, where ``local`` bounds the errors of both gradients at p(t) together."""
+    """Claim the bound of E_t, the distance between p(t) and W(t)ᵀu in Lemma 1, at every iterate.
+
+    ``local`` are bounds of the errors of both gradients at p(t) together, (t,).
+    """
     head = exact(u)
     distances = norm(head) * norm(matrices - head[:, None] * points[:, None, :] / np.sum(head * head), axis=(1, 2))
     lengths, step_lengths = norm(points, axis=1), norm(np.diff(points, axis=0), axis=1)

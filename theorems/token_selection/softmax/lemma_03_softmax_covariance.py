@@ -1,4 +1,4 @@
-"""Lemma 3: the covariance of keys and scores under the softmax weights, to first order in the unselected mass.
+"""Lemma 3: the covariance of keys and scores under the softmax weights, to first order in 1 − (weight of one token).
 
 Main results: the inequality of the paper's Key Lemma, the identity from which it follows, and that the weights,
 gradient and risk under test are those of softmax attention.
@@ -42,11 +42,11 @@ IS_THE_COVARIANCE = premise("gradient-is-the-covariance")
 
 POINTS = 150
 EXACT_POINTS = 3
-"""The number of points at which identity and inequality are decided over the rationals."""
+"""The number of points at which the lemma's identity and inequality are decided over the rationals."""
 
 
 LARGE_SCORES = 2.0**12
-"""The factor by which the scores of some cases are multiplied, except with the exponential loss, which overflows."""
+"""The factor by which the scores of some cases are multiplied; not with the exponential loss, which would overflow."""
 
 
 @st.composite
@@ -91,8 +91,8 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     The relation to attention is s_t ∝ e^{k_t·p}, and ∇L(p) = (1/n) Σ_i ℓ'_i K_iᵀ(diag(s_i) − s_i s_iᵀ)γ_i. Both are
     compared with the suite's own evaluation, in units of the largest term of the gradient, so that the comparison is as
-    strict at ‖p‖ = 1e4 as at 0. L itself and its excess over L_α, which other statements take for granted, are compared
-    likewise (:func:`.risk_values.risk_values`).
+    strict at ‖p‖ = 1e4 as at 0. L itself and its excess over L_α, the risk of selecting tokens α, which other
+    statements take for granted, are compared likewise (:func:`.risk_values.risk_values`).
     """
     problem = case.problem
     rng = case.rng()
@@ -109,7 +109,7 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _key_lemma(problem: Problem, rng: np.random.Generator, weights: Float64[np.ndarray, "b n T"]) -> Iterator[Claim]:
-    """Yield the claims of the identity and the inequality at some points, decided over the rationals."""
+    """Yield the claims of the lemma's identity and inequality at some points, decided over the rationals."""
     chosen = rng.choice(len(weights), size=min(EXACT_POINTS, len(weights)), replace=False)
     q = directions(rng, len(chosen), problem.d)
     identity, inequality = [], []
@@ -132,7 +132,11 @@ def _sides(
     q: Float64[np.ndarray, "d"],
     r: int,
 ) -> tuple[fmpq, fmpq]:
-    """Return the rationals covariance − (E[δa δγ] − E[δa]E[δγ]) and (2ΓA(1 − s_r)²)² − (the lemma's left side)²."""
+    """Return the rational numbers by which the identity fails (0 if it holds) and the squared inequality is satisfied.
+
+    They are covariance − (E[δa δγ] − E[δa]E[δγ]) and (2ΓA(1 − s_r)²)² − (the lemma's left side)², in the notation of
+    :func:`lemma_3`.
+    """
     direction = [rational(x) for x in q.tolist()]
     a = [sum((rational(k) * x for k, x in zip(row, direction, strict=True)), fmpq(0)) for row in keys.tolist()]
     g = [rational(x) for x in scores.tolist()]

@@ -1,4 +1,4 @@
-"""Lemma 6: the risk is smooth, gradient descent with η ≤ 1/L_p decreases it, and its gradients are summable.
+"""Lemma 6: ∇L is Lipschitz, gradient descent with η ≤ 1/L_p decreases L, and the sum of ‖∇L(p(t))‖² over t is bounded.
 
 Main results: all three conclusions with explicit constants, the paper's and a sharper one.
 
@@ -63,10 +63,14 @@ LOG_OF_ZERO = -1e5
 """The number that replaces log 0; logarithms of positive constants are larger."""
 
 ENTRIES = 1 << 17
-"""Approximate limit of points times key entries; each point is evaluated about twenty times."""
+"""Approximate largest product of the number of points and the number of key entries; each point is evaluated about
+twenty times.
+"""
 
 POWER_STEPS = 4
-"""The number of power iterations that rotate a pair of close points towards the direction of largest curvature."""
+"""The number of power iterations that turn the difference of two close points towards the direction of largest
+curvature.
+"""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -106,12 +110,13 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Effective form: every inequality holds with a constant L̂ ≤ L_keys ≤ L_p, which may be smaller. L_keys = (1/n) Σ
     (M0‖γ_i‖²‖K_i‖² + 3 M1‖γ_i‖‖K_i‖²) needs only ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖. L̂ is derived in
-    :func:`.smoothness.log_sharp_smoothness` from ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ' ∇²f), ∇f = Cov(γ, k) and ∇²f = E[(γ −
-    f)(k − k̄)(k − k̄)ᵀ]; every γᵀs along a segment stays within the range of the scores, on which M0 and M1 are taken.
-    The same Hessian gives the second-order bound on the model |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² of both signs,
-    which for short h says that ∇L is the gradient of L to many digits; with h = −η∇L, η ≤ 1/L̂, it gives the descent
-    inequality, whose sum over t and L ≥ (1/n) Σ ℓ(max_t γ_it) give the bound of Σ_t ‖∇L(p(t))‖². That the iterates are
-    a run of gradient descent is claimed of every step. Differences of risks are evaluated without cancellation.
+    :func:`.smoothness.log_sharp_smoothness` from ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ' ∇²f), where f = γᵀs is the output, k̄ the
+    mean key and, under the softmax weights s, ∇f = Cov(γ, k) and ∇²f = E[(γ − f)(k − k̄)(k − k̄)ᵀ]; every γᵀs along a
+    segment stays within the range of the scores, on which M0 and M1 are taken. The same Hessian gives the second-order
+    bound on the model |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² of both signs, which for short h says that ∇L is the
+    gradient of L to many digits; with h = −η∇L, η ≤ 1/L̂, it gives the descent inequality, whose sum over t and L ≥
+    (1/n) Σ ℓ(max_t γ_it) give the bound of Σ_t ‖∇L(p(t))‖². That the iterates are a run of gradient descent is claimed
+    of every step. Differences of risks are evaluated without cancellation.
     """
     yield from premises(dataset_claims(case, under_test))
     problem = case.problem
@@ -134,7 +139,8 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
     """Claim that L_p under test, from keys and from tokens, equals its formula, and L̂ ≤ L_keys ≤ L_p.
 
-    Norms have relative errors of a few (T + d) EPS each, because the SVD is backward stable.
+    The constants are those of :func:`lemma_6`. Norms have relative errors of a few (T + d) EPS each, because the SVD is
+    backward stable.
     """
     problem = case.problem
     chain = [log_sharp.value, under_test[log_smoothness](problem)]
@@ -151,16 +157,16 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> It
 
 
 def _log_unit(log_sharp: Bounded) -> float:
-    """Return log L̂ as a float, the logarithm of the unit of gradients; 0 where ∇L = 0 everywhere.
+    """Return log L̂ as a float; 0 where ∇L = 0 everywhere. L̂ is the unit of gradients, and 1/L̂ the step size.
 
-    The step size is the inverse of this unit.
+    L̂ is the sharper Lipschitz constant of :func:`.smoothness.log_sharp_smoothness`.
     """
     return float(log_sharp.value) if np.isfinite(log_sharp.value) else 0.0
 
 
 def _in_units(at: AttentionAt, log_unit: float, under_test: Implementation, claim: str) -> Bounded:
-    """Return the gradient under test times e^{−log_unit}, (b, d)."""
-    # No gradient exceeds e^700 units of L̂, except where ∇L = 0 and its unit is arbitrary.
+    """Return the gradient under test times e^{−log_unit}, as a bounded array, (b, d)."""
+    # No gradient exceeds e^700 L̂, except where ∇L = 0 and log_scale is arbitrary.
     unit = np.exp(exact(np.minimum(at.log_scale - log_unit, LARGEST_EXPONENT)))
     return unit[:, None] * at.gradient_of(under_test, claim)
 
@@ -174,7 +180,7 @@ def _lipschitz(
 ) -> Claim:
     """Claim ‖∇L(p) − ∇L(p')‖ ≤ L̂‖p − p'‖ for distant pairs, and for close pairs along the largest curvature.
 
-    Gradients are in units of L̂.
+    Both sides are divided by L̂ (:func:`_log_unit`).
     """
     log_unit = _log_unit(log_sharp)
 
@@ -214,7 +220,10 @@ def _model(
     rng: np.random.Generator,
     under_test: Implementation,
 ) -> Claim:
-    """Claim |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² for random h and for h along the gradient, of many lengths."""
+    """Claim |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² for random h and for h along the gradient, of many lengths.
+
+    L̂ is the sharper Lipschitz constant of Lemma 6.
+    """
     m = len(points)
     at = AttentionAt(problem, points, under_test.textbook_eps)
     gradient = at.gradient_of(under_test, MODEL)
@@ -254,8 +263,8 @@ def _is_a_step(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Impl
 def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
     """Claim L(p) − L(p − η∇L) ≥ (η/2)‖∇L‖² at probe points and along a run, for η just below 1/L̂ and for a small η.
 
-    A step along a gradient with an error ε decreases L by at most (η/2)‖ε‖² less than (η/2)‖∇L‖²; the error bound of
-    ‖∇L‖² covers the difference.
+    A gradient with an error ε may decrease L by (η/2)‖ε‖² less than (η/2)‖∇L‖²; the error bound of ‖∇L‖² covers the
+    difference.
     """
     gradient = at.gradient_of(under_test, DESCENT)
     # The step is in units of e^{−log_scale}, since ∇L is in units of e^{log_scale}.

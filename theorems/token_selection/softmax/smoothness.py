@@ -19,11 +19,11 @@ def log_sharp_smoothness(problem: Problem) -> Bounded:
     """Return log L̂, L̂ = (1/n) Σ_i (M0 R_i² D_i²/16 + 3 M1 R_i D_i²/16) ≤ L_p; −inf where ∇L = 0 throughout.
 
     M0 is the Lipschitz constant of ℓ', M1 the largest |ℓ'|, R_i the range of the scores and D_i the diameter of the
-    keys of input i. ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ' ∇²f) with ∇f = Cov(γ, k) and ∇²f = E[(γ − f)(k − k̄)(k − k̄)ᵀ]. A
-    variable with range R has standard deviation at most R/2 (Popoviciu), so ‖∇f‖ ≤ (R/2)(D/2). For a unit x let y = ((k
-    − k̄)·x)² ∈ [0, D²], of mean at most D²/4; its mean absolute deviation is at most 2ȳ(D² − ȳ)/D² ≤ 3D²/8, and xᵀ∇²f x
-    = E[(γ − c)(y − ȳ)] ≤ (R/2)(3D²/8) with c the middle of the scores. As R ≤ √2‖γ‖ and D ≤ √2‖K‖, L̂ ≤ (1/n) Σ
-    (M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖²)/4.
+    keys of input i. With the output f = γᵀs, the mean key k̄ and moments under the softmax weights s, ∇²L = (1/n) Σ (ℓ''
+    ∇f∇fᵀ + ℓ' ∇²f), ∇f = Cov(γ, k) and ∇²f = E[(γ − f)(k − k̄)(k − k̄)ᵀ]. A variable with range R has standard deviation
+    at most R/2 (Popoviciu), so ‖∇f‖ ≤ (R/2)(D/2). For a unit x let y = ((k − k̄)·x)² ∈ [0, D²], whose mean ȳ is at most
+    D²/4; its mean absolute deviation is at most 2ȳ(D² − ȳ)/D² ≤ 3D²/8, and xᵀ∇²f x = E[(γ − c)(y − ȳ)] ≤ (R/2)(3D²/8)
+    with c the middle of the range of scores. As R ≤ √2‖γ‖ and D ≤ √2‖K‖, L̂ ≤ (1/n) Σ (M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖²)/4.
     """
     scores = exact(problem.scores)
     log_width = np.log(np.max(scores, axis=1) - np.min(scores, axis=1))
@@ -35,9 +35,10 @@ def log_sharp_smoothness(problem: Problem) -> Bounded:
 
 
 def diameters(keys: Float64[np.ndarray, "n T d"]) -> Any:
-    """Return max_{t,u} ‖k_it − k_iu‖, (n,), computed one token at a time, as an array (n, T, T, d) would be too large.
+    """Return the largest distance max_{t,u} ‖k_it − k_iu‖ of two keys of each input, (n,).
 
-    A computed distance has the relative error (d/2 + 3) eps, from the rounding of differences, squares, sum and root.
+    It is computed one token at a time, as an array (n, T, T, d) would be too large. A computed distance has the
+    relative error (d/2 + 3) eps, from the rounding of differences, squares, sum and root.
     """
     largest = np.max(np.abs(keys), axis=(1, 2))
     unit = np.where(largest > 0, np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0)
@@ -53,7 +54,10 @@ def log_constant(log: float) -> Bounded:
 
 
 def local_smoothness(at: AttentionAt) -> Numbers:
-    """Return an upper bound on ‖∇²L(p)‖ at each point: (1/n) Σ (M0 ‖Cov(γ, k)‖² + |ℓ'| E[|γ − f| ‖k − k̄‖²])."""
+    """Return an upper bound on ‖∇²L(p)‖ at each point: (1/n) Σ (M0 ‖Cov(γ, k)‖² + |ℓ'| E[|γ − f| ‖k − k̄‖²]).
+
+    M0 is the Lipschitz constant of ℓ', f the output and k̄ the mean key; moments are those under the softmax weights.
+    """
     problem, s = at.problem, at.weights
     centred = at.key_differences - np.sum(s[..., None] * at.key_differences, axis=-2, keepdims=True)
     spread = problem.scores - at.outputs[..., None]

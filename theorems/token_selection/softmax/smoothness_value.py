@@ -24,8 +24,8 @@ from theorems.token_selection.softmax.smoothness import log_constant
 def log_smoothness_values(case: Case) -> Any:
     """Return log L_p from keys and scores and, if the case has tokens, also from tokens as in Lemma 6; (1,) or (2,).
 
-    L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²); Lemma 6, which defines M0 and M1, has ‖v‖‖X_i‖ in place of
-    ‖γ_i‖, and ‖W‖‖X_i‖ in place of ‖K_i‖.
+    From keys and scores L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²), with M0 the Lipschitz constant of ℓ'
+    and M1 the largest |ℓ'|; from tokens ‖v‖‖X_i‖ takes the place of ‖γ_i‖, and ‖W‖‖X_i‖ that of ‖K_i‖.
     """
     problem, data = case.problem, case.dataset
     pairs = [(log_spectral_norms(problem.scores[:, None]), log_spectral_norms(problem.keys))]
@@ -36,7 +36,10 @@ def log_smoothness_values(case: Case) -> Any:
 
 
 def _log_smoothness(loss: Loss, scores: tuple[float, float], log_gamma: Any, log_k: Any) -> Bounded:
-    """Return log((1/n) Σ_i (M0 γ_i² k_i² + 3 M1 γ_i k_i²)) from log γ_i and log k_i, (n,) each."""
+    """Return log((1/n) Σ_i (M0 a_i² b_i² + 3 M1 a_i b_i²)) from log a = ``log_gamma`` and log b = ``log_k``, (n,).
+
+    M0 and M1 are the Lipschitz constant of ℓ' and the largest |ℓ'| on the range ``scores``.
+    """
     curved = log_constant(loss.log_lipschitz(*scores)) + 2 * log_gamma + 2 * log_k
     steep = log_constant(loss.log_bound(*scores)) + np.log(exact(3)) + log_gamma + 2 * log_k
     total: Bounded = np.logaddexp.reduce(np.concatenate([curved, steep])) - np.log(exact(len(log_k)))
@@ -44,11 +47,12 @@ def _log_smoothness(loss: Loss, scores: tuple[float, float], log_gamma: Any, log
 
 
 def log_spectral_norms(matrices: Float64[np.ndarray, "n m k"]) -> Any:
-    """Return bounds of log ‖A_i‖, (n,), −inf where A_i = 0; they hold for inexact eigenvectors of the Gram matrix, too.
+    """Return bounds of the logarithms of matrices' spectral norms, as bounded arrays, (n,); −inf for A_i = 0.
 
-    Let V be the computed eigenvectors of G = AᵀA (or AAᵀ). Lower bound: xᵀGx/xᵀx ≤ ‖A‖² for any x, here the vector of
-    the largest eigenvalue. Upper bound: with E = GV − VΛ and N = ‖VᵀV − I‖ < 1, every y = Vz has |y|² ≥ (1 − N)|z|² and
-    yᵀGy = zᵀVᵀ(VΛ + E)z ≤ (1 + N)(max Λ + ‖E‖)|z|².
+    The bounds hold for inexact eigenvectors of the Gram matrix G = AᵀA (or AAᵀ), too. Let V be the computed
+    eigenvectors of G and Λ the diagonal matrix of its computed eigenvalues. Lower bound: xᵀGx/xᵀx ≤ ‖A‖² for any x,
+    here the vector of the largest eigenvalue. Upper bound: with E = GV − VΛ and N = ‖VᵀV − I‖ < 1, every y = Vz has
+    |y|² ≥ (1 − N)|z|² and yᵀGy = zᵀVᵀ(VΛ + E)z ≤ (1 + N)(max Λ + ‖E‖)|z|².
     """
     largest = np.max(np.abs(matrices), axis=(1, 2))
     unit = np.where(largest > 0, np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0)
