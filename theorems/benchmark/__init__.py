@@ -1,1 +1,1 @@
-"""``theorems bench``: comparison of rules that train p, such as gradient descent and normalized gradient descent."""
+"""``theorems bench``: comparison of rules that train p, such as gradient descent with and without normalization."""

@@ -1,4 +1,4 @@
-"""The JSON of ``theorems bench``."""
+"""The JSON file of results that ``theorems bench --json`` writes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from theorems.benchmark.measurements import LEVELS, Measurement
 from theorems.benchmark.summary import Summary, summaries
 
 NUCLEAR = ("one_minus_cosine", "excess")
-"""JSON names of the two numbers that compare W with the solution of least nuclear norm."""
+"""JSON names of the two numbers that compare a trained W with the solution of least nuclear norm."""
 
 
 def as_json(
     named: Sequence[Comparison], generated: Sequence[Comparison], contents: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """Return all reproducible results (no times) as JSON values; a level that was not reached is null.
+    """Return all reproducible results (no times) as JSON values; null stands for a level that was not reached.
 
     Args:
-        named: the comparisons on named data.
-        generated: the comparisons on generated problems.
-        contents: a digest of the content of each data set, by its name.
+        named: the comparisons of rules on named data.
+        generated: the comparisons of rules on generated problems.
+        contents: a digest of the content of each data set, by the name of the data set.
     """
     return {
         "levels": list(LEVELS),

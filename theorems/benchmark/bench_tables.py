@@ -47,7 +47,13 @@ def _count(value: int | None) -> str:
 def parts(
     named: Sequence[Comparison], generated: Sequence[Comparison], steps: int
 ) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]], str]]:
-    """Yield heading, heads of columns, rows and a note for each table."""
+    """Yield the heading, the column names, the rows and a note of each table.
+
+    Args:
+        named: the comparisons of rules on named data.
+        generated: the comparisons of rules on generated problems.
+        steps: the number of iterations of each run.
+    """
     ran = [comparison for comparison in named if not comparison.no_limit]
     if ran:
         yield (
@@ -250,7 +256,11 @@ def _generated_note(generated: Sequence[Comparison], steps: int) -> str:
 
 
 def token_ids(alpha: Sequence[int], most: int = 6) -> str:
-    """Return the selected tokens as text: all, or the first ``most``, or only the token that all inputs share."""
+    """Return the selected tokens ``alpha`` of the inputs as text.
+
+    The text lists all tokens, or the first ``most``; if these are too few and all inputs select the same token, only
+    this token.
+    """
     if len(alpha) <= most:
         return ", ".join(map(str, alpha))
     if len(set(alpha)) == 1:
@@ -277,7 +287,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def comparison_table(rows: Sequence[Row], path: str) -> Table:
-    """Return the table of the comparison with an earlier run."""
+    """Return the table that shows, for each rule and data set, the change since the earlier run in file ``path``."""
     columns = "data", "rule", f"against {path}", "iterations"
     cells = [(row.data, row.rule, row.verdict.value, row.changes) for row in rows]
     return _table(columns, cells)

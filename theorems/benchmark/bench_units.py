@@ -1,7 +1,8 @@
 """Units of work of ``theorems bench``, which can be sent to other processes.
 
-A unit is a data set, or a chunk of the generated problems; chunks have a fixed size, so that the numbers do not depend
-on how many processes there are. A rule in a user's file has units of its own, which run in other processes.
+A unit runs rules on a data set, or on ten generated problems; this number is fixed, so that results do not depend on
+how many processes there are. A rule in a user's file has units of its own, which run in other processes than the rules
+of this package.
 """
 
 from __future__ import annotations
@@ -26,19 +27,28 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.run.registry.user_file import is_in_a_file, parts_of
 
 Problems = tuple[Sequence[Problem], Sequence[Float64[np.ndarray, "d"]], Sequence[str], tuple[int, ...]]
-"""Problems, starts p(0), names of the problems, and the shape of the trained parameter."""
+"""The problems, their starts p(0), their names, and the shape of the trained parameter, which they share."""
 
 DIMENSION = 10
 """The dimension d of the generated problems; n and T are as in the paper's random trials."""
 CHUNK = 10
 """The number of generated problems in a unit."""
 TURNING = dict.fromkeys(("figure-1a", "figure-1b", "figure-1c", "figure-4"), (0.0, -1.0))
-"""Starts, for the data of Figure 1, from which the flow at first moves away from the limit direction."""
+"""Starts by data set, for the data of Figures 1 and 4: from these starts the flow at first moves away from the limit
+direction.
+"""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The result of a unit."""
+    """The result of a unit of work: comparisons of its rules on its problems.
+
+    Attributes:
+        id: the name of the unit.
+        compared: a comparison for each problem.
+        failed: the reason why there are no comparisons; empty if there are.
+        seconds: the duration.
+    """
 
     id: str
     compared: tuple[Comparison, ...] = ()
@@ -47,14 +57,20 @@ class Batch:
 
     @property
     def summary(self) -> str:
-        """The text for a line of progress."""
+        """The result in a few words, for a line of progress."""
         without = sum(bool(comparison.no_limit) for comparison in self.compared)
         exceptions = f"{without} without a limit, " if without else ""
         return self.failed or f"{len(self.compared)} problem(s), {exceptions}{self.seconds:.1f} s"
 
 
 class _Unit:
-    """A unit of work: rules to run on data for a number of iterations."""
+    """A unit of work: rules that are run on data for a number of iterations.
+
+    Attributes:
+        rules: the names of the rules.
+        steps: the number of iterations.
+        under_test: the implementation that computes gradients and limits.
+    """
 
     rules: tuple[str, ...]
     steps: int
@@ -72,7 +88,7 @@ class _Unit:
 
     @property
     def id(self) -> str:
-        """The name of the data, followed by the rule's name if the rule is in a user's file."""
+        """The name of the unit: that of the data, followed by the rule's name if the rule is in a user's file."""
         return f"{self.data_name}, {', '.join(self.rules)}" if self.foreign else self.data_name
 
     @property
@@ -81,15 +97,15 @@ class _Unit:
         return None if self.foreign else len(self.rules)
 
     def where(self, done: int | None) -> str:
-        """Return in words how far a user's rule has come after ``done`` iterations."""
+        """Return, as a phrase for messages, how far a user's rule has come after ``done`` iterations."""
         return "while it was loaded" if done is None else f"after iteration {done}"
 
     def unfinished_result(self, why: str) -> Batch:
-        """Return a batch without comparisons, with the reason ``why``."""
+        """Return a result without comparisons, with the reason ``why``."""
         return Batch(self.id, failed=why or "interrupted")
 
     def run(self, progress: Progress) -> Batch:
-        """Compare the rules; if a user's file raises an error, return a result that names the error and its line."""
+        """Run and compare the rules; if a user's file raises an error, return a result that names error and line."""
         began = time.perf_counter()
         try:
             problems, starts, names, shape = self._problems()
@@ -119,7 +135,7 @@ class _Unit:
 
 @dataclass(frozen=True)
 class Named(_Unit):
-    """The unit of a data set, given by file or name."""
+    """The unit of work for a data set, given by file or name."""
 
     source: str
     rules: tuple[str, ...]
@@ -142,7 +158,7 @@ class Named(_Unit):
 
 @dataclass(frozen=True)
 class Generated(_Unit):
-    """The unit of the random problems ``first`` to ``last`` − 1 of a seed, each started at p(0) = 0."""
+    """The unit of work for the random problems number ``first`` to ``last`` − 1 of a seed, each started at p(0) = 0."""
 
     seed: int
     first: int
@@ -164,14 +180,14 @@ class Generated(_Unit):
 
 
 def chunks(seed: int, examples: int, rules: tuple[str, ...], steps: int) -> list[Generated]:
-    """Cut the generated problems into units."""
+    """Return units of work for the generated problems, :data:`CHUNK` problems in each."""
     return [Generated(seed, k, min(k + CHUNK, examples), rules, steps) for k in range(0, examples, CHUNK)]
 
 
 def units(
     sources: Sequence[str], rules: Sequence[str], steps: int, seed: int, examples: int
 ) -> list[Named | Generated]:
-    """Return the units of all data sets, then of generated problems; each rule of a user's file has its own units."""
+    """Return the units of data sets, then those of generated problems; each rule in a user's file has its own units."""
     ours = tuple(rule for rule in rules if not is_in_a_file(rule))
     groups = [ours] * bool(ours) + [(rule,) for rule in rules if is_in_a_file(rule)]
     named = [Named(source, group, steps) for source in sources for group in groups]
@@ -185,7 +201,10 @@ def shape_of(case: Case) -> tuple[int, ...]:
 
 
 def start_of(source: str, case: Case) -> Float64[np.ndarray, "d"]:
-    """Return the start in the data; failing that, the start in :data:`TURNING`, the figure's first start, or 0."""
+    """Return the start p(0) for a data set, by the first of four rules that applies.
+
+    The rules: the start in the data; the start in :data:`TURNING`; the first start of the paper's figure; 0.
+    """
     if case.start is not None:
         return case.start
     if source in TURNING:

@@ -21,13 +21,13 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class PowerLimit:
-    """The solution of ATT-SVM that minimises ‖p‖_q, q ≠ 2, for the tokens that the limit selects.
+    """The solution of ATT-SVM that minimises ‖p‖_q, q ≠ 2, for the tokens that the limit direction selects.
 
     Attributes:
         norm: q.
-        direction: p/‖p‖.
+        direction: p/‖p‖, (d,).
         margin: 1/‖p‖_q.
-        residual: the residual of the KKT conditions at p.
+        residual: the residual of the KKT conditions at p, 0 for an exact solution.
     """
 
     norm: float
@@ -38,16 +38,17 @@ class PowerLimit:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One problem with the measurements of all rules on it.
+    """One problem with the measurements of all rules on this problem.
 
     Attributes:
         name: the name of the data.
-        start: p(0).
-        alpha: the tokens that the limit selects, one per input; empty without a limit.
+        start: p(0), (d,).
+        alpha: the tokens that the gradient flow from p(0) selects in the limit, one per input; empty without a limit.
         kind: GMM (globally max-margin) if the tokens alpha are the optimal ones, otherwise LMM (locally max-margin).
-        limit: the direction p̄_mm of the tokens alpha.
+        limit: the limit direction, which is p̄_mm of the tokens alpha, (d,).
         margin: the margin of p̄_mm, Θ = 1/‖p_mm‖.
-        no_limit: the reason why there is no limit to compare with, so that no rule was run; empty if there is a limit.
+        no_limit: the reason why there is no limit with which to compare the rules, so that no rule was run; empty if
+            there is a limit.
         rules: the measurement of each rule.
         powers: the limits in other norms with which mirror descent was compared.
     """
@@ -87,8 +88,8 @@ def compare(
         under_test: the implementation that computes gradients and limits.
         progress: called with the number of rules done; for a user's rule (``foreign``) with the number of iterations.
         shape: the shape of the trained parameter, (d,) or (d, e).
-        keys: the factors of the keys, if W is trained.
-        foreign: whether the rules are a user's own.
+        keys: the factors x and z of the keys x zᵀ, if W is trained.
+        foreign: whether the rules are in a user's file.
 
     Raises:
         NoLimit: the solver found no solution of ATT-SVM in another norm.
@@ -138,7 +139,10 @@ def _comparison(
 
 
 def merge(parts: Iterable[Comparison], rules: Sequence[str]) -> list[Comparison]:
-    """Merge comparisons of the same problems into one per problem, with the measurements in the order of ``rules``."""
+    """Merge comparisons of the same problem, each with some rules, into one per problem.
+
+    The measurements are in the order of ``rules``.
+    """
     by_name: dict[str, list[Comparison]] = {}
     for comparison in parts:
         by_name.setdefault(comparison.name, []).append(comparison)

@@ -1,7 +1,8 @@
 """Comparison of a run's iterations with those in the JSON of an earlier run, for ``--compare``.
 
-Iterations do not depend on the machine, as times do, so that every difference counts: a row is *worse* if some level
-takes more iterations than in the earlier run, *better* if none takes more and some level takes fewer.
+Unlike times, numbers of iterations do not depend on the machine, so that every difference counts: the row of a rule on
+a data set is *worse* if some level of 1 − cos takes more iterations than in the earlier run, *better* if none takes
+more and some level takes fewer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from reference_attention.files import read_named_values
 
 
 class Verdict(StrEnum):
-    """The change of a row against the earlier run."""
+    """How a rule's numbers of iterations on a data set changed since the earlier run."""
 
     SAME = "same"
     BETTER = "better"
@@ -27,19 +28,21 @@ class Verdict(StrEnum):
 
 
 Cells = Mapping[str, int | None]
-"""Counts of iterations by name, such as the name of a level; ``None`` (not reached) counts as more than any number."""
+"""Numbers of iterations or of problems, by a name such as that of a level; ``None`` (not reached) counts as more than
+any number.
+"""
 GENERATED = "generated"
 
 
 @dataclass(frozen=True)
 class Row:
-    """The comparison of one rule on one data set.
+    """The change since the earlier run for one rule on one data set.
 
     Attributes:
         data: the name of the data; ``generated`` for all generated problems together.
         rule: the name of the rule.
-        verdict: the change against the earlier run.
-        changes: the counts that differ, in words.
+        verdict: whether the numbers of iterations became better or worse.
+        changes: for each number that changed, its name with the earlier and the present value, as text.
     """
 
     data: str
@@ -52,7 +55,7 @@ def earlier(path: Path) -> dict[str, Any]:
     """Read the JSON of an earlier run of ``theorems bench``.
 
     Raises:
-        InvalidInput: the file does not exist, or is no JSON of ``theorems bench``.
+        InvalidInput: the file does not exist, or was not written by ``theorems bench --json``.
     """
     if path.suffix != ".json":
         raise InvalidInput(
@@ -98,13 +101,13 @@ def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path
 
 
 def rows_of(report: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int | None]]:
-    """Return the counts in a run's JSON by data and rule.
+    """Return the numbers of iterations in a run's JSON, by data and rule, each with its name.
 
-    The counts are iterations to each level; for generated problems, the quartiles of these iterations and the number of
-    problems that do not reach the level.
+    They are the numbers of iterations to each level; for generated problems, the quartiles of these numbers, and the
+    number of problems that do not reach the level.
 
     Raises:
-        KeyError, TypeError, ValueError: ``report`` does not have the form of that JSON.
+        KeyError, TypeError, ValueError: ``report`` does not have the form of the JSON of ``theorems bench``.
     """
     rows: dict[tuple[str, str], dict[str, int | None]] = {}
     for data in report["data"]:
@@ -126,7 +129,10 @@ def _count(value: Any) -> int | None:
 
 
 def comparison_rows(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Row]:
-    """Return a row for each pair of rule and data in either of two runs' JSON; pairs in the present run come first."""
+    """Return a row for each rule on each data set of the earlier run ``then`` or the present run ``now``.
+
+    The runs are given as JSON values. The rows of the present run come first.
+    """
     before, after = rows_of(then), rows_of(now)
     rows = [_row(*key, before[key], cells) if key in before else Row(*key, Verdict.NEW) for key, cells in after.items()]
     return rows + [Row(*key, Verdict.NOT_RUN) for key in before if key not in after]
@@ -147,7 +153,7 @@ def _pairs(then: Cells, now: Cells) -> Sequence[Any]:
 
 
 def _more(a: int | None, b: int | None) -> bool:
-    """Return whether count a is larger than count b, None being the largest."""
+    """Return whether the number a is larger than the number b; ``None`` (not reached) is larger than any number."""
     return b is not None and (a is None or a > b)
 
 

@@ -18,22 +18,22 @@ from jaxtyping import Float64, Int64
 from theorems.benchmark.optimisers.optimiser import Against
 
 TAIL = 100.0
-"""Ratio of the last t of the fit to the first t: two decades."""
+"""The last iteration of the fit divided by the first: two decades."""
 BLOCKS, EACH = 8, 5
-"""Numbers of jackknife blocks and of points in each; the points are evenly spaced in log t."""
+"""The number of jackknife blocks, and the number of points in a block; the points are evenly spaced in log t."""
 EARLIEST = 3.0
-"""The earliest t of the fit, so that log t > 1."""
+"""The earliest iteration t of the fit; so log t > 1."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The fitted power and its error.
+    """The power law ‖p/‖p‖ − limit‖ ≈ C x^{−b} fitted to a run, and the error of its exponent.
 
     Attributes:
         against: the variable x, t or log t.
-        exponent: b.
+        exponent: the exponent b.
         error: the standard error of b by the jackknife over blocks.
-        first, last: the iterations that the points span.
+        first, last: the first and the last iteration to which the law is fitted.
     """
 
     against: str
@@ -46,11 +46,16 @@ class Fit:
 def fit_tail(
     iterations: Int64[np.ndarray, "r"], one_minus_cosine: Float64[np.ndarray, "r"], against: Against
 ) -> Fit | None:
-    """Fit the exponent b over the tail of consecutive iterations.
+    """Fit the exponent b of :class:`Fit` to the end of a run, whose iterations are consecutive.
+
+    Args:
+        iterations: the iterations t, (r,).
+        one_minus_cosine: 1 − cos to the limit at each iteration, (r,).
+        against: the variable x, t or log t.
 
     Returns:
-        ``None`` if the tail has too few iterations, contains p = 0, which has no direction, or reaches the limit up to
-        rounding.
+        ``None`` if the last two decades of t have too few iterations, contain p = 0, which has no direction, or reach
+            the limit up to rounding.
     """
     last = int(iterations[-1])
     targets = np.geomspace(max(last / TAIL, EARLIEST), max(last, EARLIEST), BLOCKS * EACH)

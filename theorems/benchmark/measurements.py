@@ -1,9 +1,9 @@
 """The number of iterations that a rule needs until its direction is, and stays, near the limit direction.
 
-The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects, in the norm
-that the rule's theory names: p_mm, or for mirror descent the point of least ‖p‖_q. If no theory names a norm, the limit
-is p_mm. With several inputs or unequal scores the selected tokens may be only locally optimal (Theorem 3), and a rule
-with long steps may select other tokens.
+The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects. It is the
+solution of least norm, in the norm that theory names for the rule, such as ‖p‖_q for mirror descent; if theory names
+none, it is p_mm, the solution of least ‖p‖_2. With several inputs or unequal scores the selected tokens may be only
+locally optimal (Theorem 3), and a rule with long steps may select other tokens.
 """
 
 from __future__ import annotations
@@ -36,20 +36,24 @@ from theorems.benchmark.proven_bound import proven_bound
 from theorems.core.implementation import REFERENCE, Implementation
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-"""The levels of 1 − cos."""
+"""The values of 1 − cos to the limit direction, called levels, to which iterations are counted."""
 FAR = 1e6
-"""The norm to which the flow is followed, in units of 1/(largest norm of a key) or of ‖p(0)‖, whichever is larger."""
+"""The norm up to which the flow is followed, in units of the larger of 1/(largest norm of a key) and ‖p(0)‖."""
 DRAWN = 61
 """The number of iterations whose 1 − cos is stored for a curve; the iterations are evenly spaced in log t."""
 EUCLIDEAN = 2.0
 SURE = 0.99
-"""Least softmax weight of the selected tokens of a settled run, so that other tokens share at most one hundredth."""
+"""The least softmax weight of the selected tokens at the end of a settled run, so that other tokens share at most one
+hundredth.
+"""
 SETTLED_FOR = 10
-"""A settled run selects the same tokens from iteration cap/SETTLED_FOR on, that is, over the last decade of t."""
+"""A settled run selects the same tokens from the iteration (number of iterations)/SETTLED_FOR on, that is, over the
+last decade of t.
+"""
 
 
 class Kind(StrEnum):
-    """The kind of tokens that the flow selects."""
+    """The kind of tokens that the gradient flow selects."""
 
     GLOBAL = "GMM"
     """The optimal token of every input."""
@@ -62,7 +66,7 @@ class Limit:
     """The limit direction of the gradient flow from a start.
 
     Attributes:
-        svm: p_mm of the tokens that the flow selects.
+        svm: the solution p_mm of ATT-SVM for the tokens that the flow selects; the limit is its direction.
         kind: GLOBAL if these tokens are the optimal ones, else LOCAL.
     """
 
@@ -74,6 +78,9 @@ class Limit:
 class Measurement:
     """One run of a rule on one problem.
 
+    The *cap* is the number of iterations for which rules are run; m(W) or m(p) is the least margin of the tokens that
+    the limit selects.
+
     Attributes:
         rule: the name of the rule.
         theory: the theorems about the rule.
@@ -82,22 +89,23 @@ class Measurement:
         norm: ‖p‖ at the cap.
         one_minus_cosine: 1 − cos∠(p, limit) at the cap.
         at_most: the proven upper bound of ``one_minus_cosine``, see :mod:`theorems.benchmark.proven_bound`; ``None`` if
-            there is none.
-        margins: the least margins of p/‖p‖_2 and of p/‖p‖_∞ at the cap, each divided by its largest possible value.
-        rate: the power law fitted to the tail of the curve, if there is one.
-        curve: iterations, and 1 − cos at each of them; NaN at p = 0.
+            no bound is proven.
+        margins: m(p)/‖p‖_2 and m(p)/‖p‖_∞ at the cap, each divided by its largest possible value.
+        rate: the power law fitted to the last two decades of t; None if none can be fitted.
+        curve: iterations, and 1 − cos at each of these; NaN at p = 0.
         selected: the token of largest weight of each input at the cap.
         selects_limit: whether ``selected`` are the tokens of the limit.
         representable: whether every step stayed in the range of float64; if not, the run ended before the first step
-            outside it.
-        nuclear: if W is trained, 1 − cos to the solution of least nuclear norm C_⋆, and ‖W‖_⋆/(m(W) C_⋆) − 1, at the
-            cap, where m(W) is the least margin; None if no W is trained or that solution is not proven unique.
-        gap: the gap of the margin, proven and measured, see :mod:`theorems.benchmark.margin_gap`.
+            outside this range.
+        nuclear: if W is trained, 1 − cos∠(W, W_⋆) and ‖W‖_⋆/(m(W) C_⋆) − 1 at the cap, where W_⋆ is the solution of
+            least nuclear norm C_⋆; None if no W is trained or W_⋆ is not proven unique.
+        gap: the gap between m(p) and the largest possible margin, proven and measured, see
+            :mod:`theorems.benchmark.margin_gap`.
         loss: L(p) at the cap.
-        settled: whether the selected tokens have been the same since a tenth of the run, and have softmax weights of at
-            least :data:`SURE`.
-        spectral: if W is trained, m(W)/‖W‖_op at the cap as a share of its largest possible value; None if no W is
-            trained or that value was not found.
+        settled: whether the selected tokens have stayed the same over the last decade of t, and finally have softmax
+            weights of at least :data:`SURE`.
+        spectral: if W is trained, m(W)/‖W‖_op at the cap divided by its largest possible value; None if no W is trained
+            or the largest value was not found.
     """
 
     rule: str
@@ -120,10 +128,11 @@ class Measurement:
 
 
 def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
-    """Return the limit direction of the flow from a start, or the reason why it has none, such as a stationary point.
+    """Return the limit direction of the gradient flow from a start, or the reason why the flow has none.
 
-    The flow must have come within √(1/ρ) of p̄_mm at norm ρ (in units of ‖p_mm‖), the distance that tolerance
-    ``limit-followed`` allows; a direction that converges is only O(log ρ/ρ) away.
+    Such a reason is, for example, that the flow ends at a stationary point. The direction of the flow must have come
+    within √(1/ρ) of p̄_mm at norm ρ (in units of ‖p_mm‖), the distance that tolerance ``limit-followed`` allows; a
+    direction that converges is only O(log ρ/ρ) away.
     """
     flow = gradient_flow(problem, start, norm=far(problem, start), gradient=under_test[scaled_gradient])
     return limit_of_flow(problem, flow, under_test)
@@ -135,14 +144,14 @@ def far(problem: Problem, start: Float64[np.ndarray, "d"]) -> float:
 
 
 def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REFERENCE) -> Limit | str:
-    """Return the limit direction as :func:`limit_of` does, for a flow that has been computed."""
+    """Return the limit direction, or the reason why there is none, as :func:`limit_of` does, for a computed flow."""
     if not flow.reached_norm:
         return f"the flow is {flow.stop} at norm {flow.norms[-1]:.3g}" if flow.stop is Stop.STATIONARY else flow.reason
     return limit_at(problem, flow.final, under_test)
 
 
 def limit_at(problem: Problem, p: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
-    """Return the limit direction as :func:`limit_of` does, for a flow whose last, distant point is p, (d,)."""
+    """Return the limit direction, or the reason why there is none, for a flow whose last, distant point is p, (d,)."""
     alpha, size = problem.selection_at(p), float(np.linalg.norm(p))
     svm = under_test[max_margin](problem.exact_keys, alpha)
     if not isinstance(svm, MaxMargin):
@@ -158,19 +167,22 @@ def limit_at(problem: Problem, p: Float64[np.ndarray, "d"], under_test: Implemen
 
 
 class NoLimit(ArithmeticError):
-    """Exception: the solver did not find the solution of ATT-SVM in another norm."""
+    """Exception: the solver did not find the solution of ATT-SVM in a norm other than ‖·‖_2."""
 
 
 class Limits:
-    """The solutions of ATT-SVM for the tokens of a limit, in any norm; each solution is computed at first use."""
+    """The solutions of ATT-SVM of least norm in several norms, for the tokens α of a limit; computed at first use.
+
+    m(p) denotes the least margin (k_iα − k_it)·p; where a matrix W is trained, p is vec(W).
+    """
 
     def __init__(self, problem: Problem, limit: Limit, keys: OuterKeys | None = None) -> None:
-        """Store the limit, and compute the differences k_iα − k_it to its tokens.
+        """Store the limit, and compute the differences k_iα − k_it of its tokens α and the other tokens.
 
         Args:
             problem: the problem.
             limit: the limit direction and its tokens α.
-            keys: the factors x zᵀ of the keys, if W is trained.
+            keys: the factors x and z of the keys x zᵀ, if W is trained.
         """
         self._problem, self._keys = problem, keys
         self.svm = limit.svm
@@ -183,7 +195,7 @@ class Limits:
         return self.svm.direction if norm is None or norm == EUCLIDEAN else self.solution(norm).direction
 
     def shares(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float]:
-        """Return the least margins of p/‖p‖_2 and p/‖p‖_∞, each divided by its largest possible value; NaN at p = 0."""
+        """Return m(p)/‖p‖_2 and m(p)/‖p‖_∞, each divided by its largest possible value; NaN at p = 0."""
         least = float((self.rows @ p).min())
         with np.errstate(invalid="ignore", divide="ignore"):
             euclidean = np.float64(least) / np.linalg.norm(p) * self.svm.norm
@@ -192,12 +204,15 @@ class Limits:
 
     @cached_property
     def nuclear(self) -> NuclearMaxMargin | None:
-        """The solution W_⋆ of least nuclear norm; None if no W is trained, or W_⋆ is not proven unique."""
+        """The solution W_⋆ of least nuclear norm; None if no W is trained, or if W_⋆ is not proven unique."""
         solution = None if self._keys is None else nuclear_max_margin(self._keys, self.svm.alpha)
         return solution if isinstance(solution, NuclearMaxMargin) and solution.unique else None
 
     def from_nuclear(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float] | None:
-        """Compute 1 − cos∠(W, W_⋆) and ‖W‖_⋆/(m(W) C_⋆) − 1; the second number is infinite if m(W) ≤ 0."""
+        """Return 1 − cos∠(W, W_⋆) and ‖W‖_⋆/(m(W) C_⋆) − 1, which is infinite if m(W) ≤ 0, for W with vec(W) = p.
+
+        C_⋆ is the nuclear norm of the solution W_⋆ (:attr:`nuclear`). The result is None if there is no such solution.
+        """
         if self.nuclear is None:
             return None
         least = float((self.rows @ p).min())
@@ -207,7 +222,10 @@ class Limits:
         return float(one_minus_cosine(p, target)), float(excess)
 
     def spectral_share(self, p: Float64[np.ndarray, "d"], shape: tuple[int, ...]) -> float | None:
-        """Return m(W)/‖W‖_op as a share of its largest value; None if no W is trained or this value is unknown."""
+        """Return m(W)/‖W‖_op divided by its largest possible value, for W of ``shape`` with vec(W) = p.
+
+        The result is None if no W is trained, if p = 0, or if the largest value was not found.
+        """
         if self._keys is None or not p.any():
             return None
         if self._largest_spectral is None:
@@ -219,7 +237,7 @@ class Limits:
         return float((self.rows @ p).min()) / size / self._largest_spectral
 
     def solution(self, norm: float) -> LeastPowerNorm:
-        """Return the solution of ATT-SVM in ‖p‖_q, computed at the first call.
+        """Return the solution of ATT-SVM of least ‖p‖_q, q = ``norm``, computed at the first call.
 
         Raises:
             NoLimit: the solver did not find the solution.
@@ -240,10 +258,10 @@ def measure(
     Args:
         rule: the name of the rule.
         theory: the theorems about the rule.
-        run: its iterates, with points of shape (r, b, d) for b problems.
+        run: the iterates of the rule, with points of shape (r, b, d) for b problems.
         problems: the b problems.
-        limits: the limit on each problem.
-        shape: shape of the trained parameter.
+        limits: the solutions for the limit on each problem.
+        shape: the shape of the trained parameter, (d,) or (d, e).
 
     Raises:
         NoLimit: the solver found no solution of ATT-SVM in another norm.
@@ -280,7 +298,7 @@ def measure(
 
 
 def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations: Int64[np.ndarray, "r"]) -> bool:
-    """Return whether the final tokens have been selected since a tenth of the run, and end with weights ≥ :data:`SURE`.
+    """Return whether a run selects its final tokens over the last decade of t, and ends with weights ≥ :data:`SURE`.
 
     This is an observation, not a proof: a run may keep tokens for long, and then change them.
     """
@@ -293,7 +311,10 @@ def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations
 
 
 def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, shape: tuple[int, ...]) -> Gap | None:
-    """Return the proven and the measured gap of the margin, for steepest descent and Adam; otherwise None."""
+    """Return the gap between run ``b``'s margin and the largest margin, proven and measured; None if none is proven.
+
+    Only steepest descent and Adam have proven bounds. ``shape`` is that of the trained parameter.
+    """
     if not run.representable[b] or (theory.steepest is None and not theory.adam):
         return None
     norm: Norm = math.inf if theory.steepest is None else float(theory.steepest)

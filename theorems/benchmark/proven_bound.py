@@ -15,7 +15,7 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 
 
 def proven_bound(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"]) -> float | None:
-    """Compute a bound of 1 − cos(p(t), p_mm) at the last iterate of a rule whose steps go along −∇L.
+    """Compute a bound of 1 − cos(p(t), p_mm) at the last iterate of a run whose steps go along −∇L.
 
     The bound uses only the final part of the run in which every optimal logit exceeds the others by at least
     log(2(T−1)A), A = max (k_iα − k_it)·p_mm. Return None if this part has no step, or if the tokens of p_mm are not the

@@ -1,4 +1,4 @@
-"""The rules by name: a kind of rule and its numbers, as in ``mirror-1.5-0.1``, or a class in a user's file."""
+"""The rules that train p, by name: a kind and its numbers, as in ``mirror-1.5-0.1``, or a class in a user's file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ FORMS = (
     FORM,
     "FILE.py:NAME",
 )
-"""The forms that a name may have."""
+"""The forms of the names of rules; capital letters stand for numbers."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Rule:
         name: the name that ``--rule`` takes.
         theory: the theorems about the rule.
         step: η; ``None`` for gradient descent with η = 1/L_p of the problem, and for a rule without a step size.
-        power: q of mirror descent.
+        power: the power q of mirror descent's potential.
         betas: β1 and β2 of Adam, if they are given.
         own: the class in a user's file, or the class of ``torch.optim`` with its arguments; None for a rule of this
             package.
@@ -108,7 +108,7 @@ class Rule:
             steps: the number of iterations.
             under_test: the implementation that computes gradients.
             shape: the shape of the trained parameter, (d,) unless p is vec(W).
-            record_every: m; every m-th iterate is recorded, besides the first and the last.
+            record_every: the number m such that every m-th iterate is recorded, besides the first and the last.
             progress: called with the number of iterations done, for rules with a ``step`` method.
 
         Raises:
@@ -174,19 +174,22 @@ STEPPED: dict[str, Theory] = {
     "normalized-factored": factored_descent.JOINTLY,
     "factored-apart": factored_descent.APART,
 }
-"""The kinds of rules with a step size, and the theorems about each kind."""
+"""The kinds of rules whose only number is a step size, and the theorems about each kind."""
 POWERED = {"mirror": False, "normalized-mirror": True}
-"""The kinds of rules with a power q and a step size; True if the kind is normalized."""
+"""The kinds of rules with two numbers, a power q and a step size; True if the kind is normalized."""
 
 
 def kind_of(name: str) -> str:
-    """Return the longest kind with which the name begins, before a hyphen; if there is none, the name itself."""
+    """Return the kind of the rule with a name: the longest kind that the name begins with, followed by a hyphen.
+
+    If there is none, the result is the name itself.
+    """
     kinds = [kind for kind in (*STEPPED, *POWERED) if name.startswith(f"{kind}-")]
     return max(kinds, key=len, default=name)
 
 
 def rule_named(name: str) -> Rule:
-    """Return the rule with a name; for a rule in a user's file, run that file.
+    """Return the rule with a name; if it is a class in a user's file, run that file.
 
     Raises:
         InvalidInput: the name has none of the :data:`FORMS`, its numbers are out of range, or a file cannot be used.
@@ -245,7 +248,7 @@ def expand_rules(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _number(text: str) -> float:
-    """Parse a number; return NaN for a text that is no finite number."""
+    """Parse a number; return NaN for a text that denotes no finite number."""
     try:
         value = float(text)
     except ValueError:

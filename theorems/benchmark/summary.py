@@ -1,4 +1,8 @@
-"""Median and quartiles over the generated problems; a level not reached within the cap counts as infinity."""
+"""Median and quartiles of numbers of iterations over the generated problems.
+
+Results are for levels of 1 − cos; a level that a run does not reach within the given number of iterations (the *cap*)
+counts as infinity.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ QUARTILES = (0.25, 0.5, 0.75)
 
 @dataclass(frozen=True)
 class Spread:
-    """The results of one rule on all generated problems that have a limit, at one level.
+    """The numbers of iterations that one rule needs to one level of 1 − cos, over the generated problems with a limit.
 
     Attributes:
         quartiles: lower quartile, median and upper quartile of the iterations; ``None`` where the quartile is beyond
@@ -31,17 +35,17 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """The results of one rule on all generated problems that have a limit.
+    """The results of one rule on all generated problems that have a limit direction.
 
     Attributes:
         rule: the name of the rule.
         theory: the theorems about the rule.
-        levels: the results at each level.
-        other_tokens: the number of problems on which the run settles on tokens that the flow does not select.
-        not_yet: the number of problems on which tokens that the flow does not select have the largest weights at the
-            cap, but the run has not settled.
+        levels: the numbers of iterations to each level of 1 − cos.
+        other_tokens: the number of problems on which the run settles on tokens that the gradient flow does not select.
+        not_yet: the number of problems on which tokens that the gradient flow does not select have the largest weights
+            at the cap, but the run has not settled.
         norm: the median of ‖p‖ at the cap.
-        exponents: quartiles of the fitted exponents; NaN where none was fitted.
+        exponents: the quartiles of the exponents of the fitted power laws; NaN if none was fitted.
     """
 
     rule: str
@@ -73,7 +77,7 @@ def _summary(rule: str, runs: Sequence[Measurement]) -> Summary:
 
 
 def spread(iterations: Sequence[int | None]) -> Spread:
-    """Compute quartiles as order statistics, without interpolation; ``None`` is larger than every number."""
+    """Return quartiles as order statistics, without interpolation; ``None`` is larger than every number."""
     values = np.sort([math.inf if count is None else float(count) for count in iterations])
     lower, median, upper = (float(x) for x in np.quantile(values, QUARTILES, method="inverted_cdf"))
     return Spread((_count(lower), _count(median), _count(upper)), int(np.isinf(values).sum()))

@@ -1,1 +1,1 @@
-"""The command ``theorems figures``: the papers' figures, redrawn from this suite's computations."""
+"""The command ``theorems figures``: the papers' figures, redrawn from numbers that this suite computes."""

@@ -1,4 +1,7 @@
-"""Drawing of runs of ``theorems bench``: distance from the limit against t, a curve per rule, a panel per data set."""
+"""Drawing of runs of ``theorems bench``: distance from the limit against the iteration t, with a curve per rule.
+
+There is a panel for each data set.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,18 @@ from theorems.figures.figure_files import FORMATS, as_file, check_matplotlib
 
 COLORS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PINK, style.SKY, style.GREY, style.BLACK)
 DASHES = ("-", "--", ":", "-.")
-"""Dash patterns of lines; every colour is used with a pattern before the next pattern is used."""
+"""The dash patterns of lines; all colours are used with one pattern before the next pattern is used."""
 PANEL = 4.2, 3.4
-"""Width and height of a panel in inches."""
+"""The width and the height of a panel in inches."""
 ACROSS = 3
 WINDOW = 9
-"""Number of points in the window of a running median; a curve has 61 points, evenly spaced in log t."""
+"""The number of points in the window of a running median; a curve has 61 points, evenly spaced in log t."""
 TURNS = 1 / 4
-"""Least share of turning points (where a curve changes between rising and falling) of a curve that counts as noisy."""
+"""The least share of turning points among the points of a curve that counts as noisy; at a turning point the curve
+changes between rising and falling.
+"""
 FAINT = 0.3
-"""Opacity of a noisy curve under its running median."""
+"""The opacity of a noisy curve, over which its running median is drawn."""
 TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit that theory predicts for each rule, or from p_mm if it predicts none"
 NOISY = "; noisy runs are faint, with a running median"
 
@@ -59,7 +64,10 @@ def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], pa
 
 
 def panels_of(named: Sequence[Comparison], generated: Sequence[Comparison]) -> Iterator[Panel]:
-    """Yield a panel (title, curve by rule) per named data set, and a panel with the medians over generated problems."""
+    """Yield the title and the curves by rule of each panel: one per named data set, and one for the generated problems.
+
+    The curves for the generated problems are medians over these problems.
+    """
     for comparison in named:
         if not comparison.no_limit:
             yield comparison.name, {run.rule: _curve(run) for run in comparison.rules}
@@ -88,7 +96,7 @@ def is_noisy(distance: Float64[np.ndarray, "r"]) -> bool:
 
 
 def running_median(distance: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """Return, for each point, the median of at most :data:`WINDOW` points around it, without NaN."""
+    """Return, for each point of a curve, the median of at most :data:`WINDOW` points around it, without NaN."""
     half = WINDOW // 2
     return np.array(
         [

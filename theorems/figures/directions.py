@@ -15,18 +15,21 @@ from theorems.core.implementation import Implementation
 from theorems.figures.figure import Numbers
 
 STEP = 0.1
-"""Length of a step of normalized gradient descent in the paper's figures."""
+"""The length of a step of normalized gradient descent in the paper's figures."""
 STEPS = 2000
-"""Number of iterations after which the direction is compared with its limit: 1 − cos is then below 1e-3.
+"""The number of iterations after which the direction of p is compared with its limit: 1 − cos is then below 1e-3.
 
 The authors' notebooks run 200 iterations.
 """
 DRAWN = 200
-"""Number of iterations whose points are drawn."""
+"""The number of iterations whose points are drawn."""
 
 
 def optima(problem: Problem, under_test: Implementation) -> list[tuple[str, MaxMargin]]:
-    """Return the limits that Theorem 4 allows, named GMM (of the optimal tokens) or LMM (of locally optimal tokens)."""
+    """Return the solutions p_mm that Theorem 4 allows as limits, each with its kind.
+
+    The kind is GMM for the solution of the optimal tokens, LMM for solutions of other locally optimal tokens.
+    """
     directions = []
     for alpha in separable_choices(problem):
         svm = under_test[max_margin](problem.keys, alpha)
@@ -36,7 +39,7 @@ def optima(problem: Problem, under_test: Implementation) -> list[tuple[str, MaxM
 
 
 def optima_numbers(directions: list[tuple[str, MaxMargin]]) -> list[Numbers]:
-    """Return the optima as numbers that JSON can store."""
+    """Return the solutions of :func:`optima` as numbers that JSON can store."""
     return [
         {"kind": kind, "tokens": svm.alpha.tolist(), "direction": svm.direction.tolist(), "norm": svm.norm}
         for kind, svm in directions
@@ -44,10 +47,10 @@ def optima_numbers(directions: list[tuple[str, MaxMargin]]) -> list[Numbers]:
 
 
 def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Implementation) -> list[Numbers]:
-    """Run normalized gradient descent from every start; return its points to draw and the optimum at which it ends.
+    """Run normalized gradient descent from every start; return its points to draw and the solution at which it ends.
 
-    ``ends_at`` is the index in :func:`optima` of the optimum that selects the tokens of largest weight at the last
-    iterate, None if there is no such optimum; ``one_minus_cosine`` is taken to the direction of that optimum.
+    ``ends_at`` is the index in :func:`optima` of the solution that selects the tokens of largest weight at the last
+    iterate, None if there is no such solution; ``one_minus_cosine`` is taken to the direction of that solution.
     """
     run = descend(
         problem.keys,

@@ -1,4 +1,7 @@
-"""Figures of papers: a function that computes numbers without a drawing library, and one that draws these numbers."""
+"""Figures of papers: a function that computes the numbers of a figure, and a function that draws these numbers.
+
+Only drawing needs a drawing library.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,16 @@ def silent(done: int) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that the numbers depend on.
+    """Settings on which the numbers of figures depend.
 
     Attributes:
-        trials: number of random trials per dimension, for figures of random trials.
+        trials: the number of random trials per dimension, for figures of random trials.
         seed: the seed of the random trials and of the transformer's training.
-        under_test: the attention whose gradient is followed.
-        epochs: number of epochs of the transformer of Figures 6 and 7.
+        under_test: the implementation of attention whose gradient is followed.
+        epochs: the number of epochs for which the transformer of Figures 6 and 7 is trained.
         cifar10: the folder of CIFAR-10's binary files to train the transformer on; None for handwritten digits.
         checkpoints: the folder for checkpoints of the transformer; None for no checkpoints.
-        progress: function that is called with the number of steps done.
+        progress: the function that is called with the number of steps done.
     """
 
     trials: int
@@ -48,12 +51,12 @@ def at_once(settings: Settings) -> int:
 
 @dataclass(frozen=True)
 class Cut:
-    """Division of the computation of a figure's numbers into pieces, which different processes can compute.
+    """The division of the computation of a figure's numbers into pieces, which different processes can compute.
 
     Attributes:
-        pieces: returns the pieces, each as a tuple of integers.
-        piece: computes one piece, whose result can be stored as JSON.
-        together: computes the figure's numbers from the results of all pieces, in order.
+        pieces: the function that returns the pieces, each as a tuple of integers.
+        piece: the function that computes one piece; its result can be stored as JSON.
+        together: the function that computes the figure's numbers from the results of all pieces, in order.
     """
 
     pieces: Callable[[Settings], Sequence[tuple[int, ...]]]
@@ -66,14 +69,14 @@ class Figure:
     """One figure of a paper.
 
     Attributes:
-        name: the figure's number in the paper, such as ``3b``, or a name.
+        name: the figure's number in the paper, such as ``3b``, or a name of ours.
         title: one line that says what the figure shows; formulas stand between dollar signs and contain no space.
         size: width and height in inches.
-        numbers: computes the numbers to draw.
-        draw: draws the numbers on a matplotlib Figure.
-        steps: returns the number of steps of the computation.
+        numbers: the function that computes the numbers to draw.
+        draw: the function that draws the numbers on a matplotlib Figure.
+        steps: the function that returns the number of steps of the computation, for the display of progress.
         needs: optional modules that the computation imports.
-        cut: the division of the computation into pieces, if there is one.
+        cut: the division of the computation into pieces; None if it is not divided.
     """
 
     name: str
@@ -87,16 +90,16 @@ class Figure:
 
     @property
     def label(self) -> str:
-        """Return the name as the paper writes it: ``3(b)``."""
+        """The figure's number as the paper writes it, such as ``3(b)``."""
         return re.sub("([a-c])$", r"(\1)", self.name)
 
     @property
     def plain_title(self) -> str:
-        """Return the title as plain text."""
+        """The title as plain text, without formulas to typeset."""
         plain = re.sub(r"\\bar\{(.)\}", "\\1\u0304", self.title)
         return re.sub(r"\\mathrm|[${}]", "", plain).replace(r"\|", "‖")
 
     @property
     def stem(self) -> str:
-        """Return the name of the figure's files, without an ending."""
+        """The name of the figure's files, without an ending."""
         return f"figure-{self.name}"

@@ -1,4 +1,4 @@
-"""Files of figures: the only module that imports matplotlib, and only when a figure is drawn."""
+"""The files of figures. No other module imports matplotlib, and this one only when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WITHOUT_DATE: dict[str, dict[str, Any]] = {
     "png": {"Software": "theorems figures"},
     "pdf": {"CreationDate": None, "ModDate": None, "Creator": "theorems figures", "Producer": None},
 }
-"""Metadata of files by format, without date or version of matplotlib, so that equal drawings give equal files."""
+"""The metadata of files by format, without date or version of matplotlib, so that equal drawings give equal files."""
 PIXELS_PER_INCH = 150
 
 
 def check_matplotlib(purpose: str = "figures") -> None:
-    """Check that matplotlib is installed; the message of the error names ``purpose``, for which it is needed.
+    """Check that matplotlib is installed; ``purpose`` says in the message of the error what needs it.
 
     Raises:
         InvalidInput: matplotlib is not installed.
@@ -38,24 +38,24 @@ def check_matplotlib(purpose: str = "figures") -> None:
 
 
 def render_figure(figure: Figure, numbers: Numbers, kind: str) -> bytes:
-    """Return the figure as the bytes of a file; equal numbers give equal bytes.
+    """Return the bytes of the file of a figure; equal numbers give equal bytes.
 
     Args:
         figure: the figure.
-        numbers: the numbers that it draws.
-        kind: one of :data:`FORMATS`.
+        numbers: the numbers that the figure draws.
+        kind: the format of the file, one of :data:`FORMATS`.
     """
     return as_file(figure.size, caption(figure), lambda sheet: figure.draw(sheet, numbers), kind)
 
 
 def as_file(size: tuple[float, float], title: str, draw: Callable[[Any], None], kind: str) -> bytes:
-    """Draw on a matplotlib Figure of that size and return the bytes of a file; equal drawings give equal bytes.
+    """Draw on a matplotlib Figure of the given size and return the bytes of a file; equal drawings give equal bytes.
 
     Args:
         size: width and height in inches.
         title: the title above the drawing.
-        draw: function that draws on a given Figure.
-        kind: one of :data:`FORMATS`.
+        draw: the function that draws on a given matplotlib Figure.
+        kind: the format of the file, one of :data:`FORMATS`.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -75,7 +75,7 @@ def as_file(size: tuple[float, float], title: str, draw: Callable[[Any], None], 
 
 
 def caption(figure: Figure) -> str:
-    """Return number and title, broken into lines that fit the figure when typeset.
+    """Return the figure's number and title, broken into lines that fit the width of the figure when typeset.
 
     Formulas contain no spaces, so the words of the typeset title correspond one to one to those of the plain title.
     """
@@ -87,5 +87,5 @@ def caption(figure: Figure) -> str:
 
 
 def path_of(directory: Path, figure: Figure, ending: str) -> Path:
-    """Return the path of a figure's file with this ending; its numbers are in the file with ending ``json``."""
+    """Return the path of the figure's file with this ending; the file with the figure's numbers ends in ``json``."""
     return directory / f"{figure.stem}.{ending}"

@@ -15,12 +15,12 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Computed:
-    """Numbers of figures, as the result of a unit of work.
+    """The result of a unit of work: the numbers of figures.
 
     Attributes:
         id: the names of the figures that draw the numbers.
         numbers: the numbers; empty if the computation failed.
-        failed: why the computation failed; empty if it did not.
+        failed: the reason why the computation failed; empty if it did not fail.
         seconds: the duration of the computation.
     """
 
@@ -31,13 +31,20 @@ class Computed:
 
     @property
     def summary(self) -> str:
-        """Return a summary for a line of progress."""
+        """The result in a few words, for a line of progress."""
         return self.failed or f"{self.seconds:.1f} s"
 
 
 @dataclass(frozen=True)
 class Sheet(Divisible[Computed]):
-    """The unit that computes the numbers of figures, given by name, or one ``piece`` of these numbers."""
+    """The unit of work that computes the numbers of some figures, or one ``piece`` of these numbers.
+
+    Attributes:
+        names: the names of the figures, which draw the same numbers.
+        settings: the settings on which the numbers depend.
+        part: the position of the piece among all pieces.
+        piece: the integers that define the piece; empty for all numbers.
+    """
 
     names: tuple[str, ...]
     settings: Settings
@@ -46,16 +53,16 @@ class Sheet(Divisible[Computed]):
 
     @property
     def id(self) -> str:
-        """Return the names of the figures."""
+        """The word ``figure`` with the names of the figures."""
         return "figure " + ", ".join(self.names)
 
     @property
     def total(self) -> int:
-        """Return the number of steps: epochs of a training, pieces, or otherwise 1."""
+        """The number of steps of the computation: epochs of a training, or pieces; 1 if it has neither."""
         return FIGURES[self.names[0]].steps(self.settings) if len(parts := self.parts()) == 1 else len(parts)
 
     def run(self, progress: Progress) -> Computed:
-        """Compute the numbers."""
+        """Compute the numbers of the figures, or of the piece."""
         began = time.perf_counter()
         figure, settings = FIGURES[self.names[0]], replace(self.settings, progress=progress)
         numbers = (
@@ -67,11 +74,11 @@ class Sheet(Divisible[Computed]):
         return Computed(self.id, numbers, seconds=time.perf_counter() - began)
 
     def unfinished_result(self, why: str) -> Computed:
-        """Return a result without numbers."""
+        """Return a result without numbers, with the reason ``why``."""
         return Computed(self.id, failed=why or "interrupted")
 
     def parts(self) -> Sequence[Sheet]:
-        """Return a unit per piece, if the numbers are computed in pieces."""
+        """Return a unit of work for each piece of the numbers, or this unit alone if the numbers are not divided."""
         cut = FIGURES[self.names[0]].cut
         pieces = [] if cut is None or self.piece else cut.pieces(self.settings)
         if len(pieces) < 2:
@@ -79,13 +86,13 @@ class Sheet(Divisible[Computed]):
         return [replace(self, part=k, piece=piece) for k, piece in enumerate(pieces)]
 
     def join(self, first: Computed, then: Computed) -> Computed:
-        """Join the pieces of both results."""
+        """Join the results of two groups of pieces into one result, in this order."""
         pieces = [*first.numbers.get("pieces", ()), *then.numbers.get("pieces", ())]
         failed, seconds = first.failed or then.failed, first.seconds + then.seconds
         return Computed(self.id, {"pieces": pieces}, failed, seconds)
 
     def conclude(self, result: Computed) -> Computed:
-        """Return the numbers computed from all pieces."""
+        """Return the numbers of the figures, computed from the results of all pieces."""
         cut = FIGURES[self.names[0]].cut
         if result.failed or cut is None:
             return replace(result, numbers={})
@@ -93,7 +100,7 @@ class Sheet(Divisible[Computed]):
 
 
 def sheets(figures: Sequence[Figure], settings: Settings) -> list[Sheet]:
-    """Group the figures by the numbers that they draw."""
+    """Return units of work for the figures; figures that draw the same numbers share a unit."""
     by_numbers: dict[object, list[str]] = {}
     for figure in figures:
         by_numbers.setdefault(figure.numbers, []).append(figure.name)

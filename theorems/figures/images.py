@@ -1,4 +1,4 @@
-"""Images with classes, as patches: scikit-learn's digits, or CIFAR-10 from its own files. Nothing is unpickled.
+"""Images with classes, cut into patches: scikit-learn's digits, or CIFAR-10 from its own files. Nothing is unpickled.
 
 References: Krizhevsky, *Learning multiple layers of features from tiny images* (CIFAR-10, binary version).
 """
@@ -16,12 +16,12 @@ from reference_attention.errors import InvalidInput
 from reference_attention.files import read_bytes
 
 PATCH = 2
-"""Side of a patch in pixels: a digit has 4×4 patches, an image of CIFAR-10 has 16×16, as in the paper."""
+"""The side of a patch in pixels: a digit has 4×4 patches, an image of CIFAR-10 has 16×16, as in the paper."""
 TRAINED = 1500
-"""Number of digits in the training set; the other 297 are held out."""
+"""The number of digits in the training set; the other 297 are held out."""
 SIDE, CHANNELS = 32, 3
 RECORD = 1 + CHANNELS * SIDE * SIDE
-"""Bytes of an image in CIFAR-10's binary files: its class, then red, green and blue, row by row."""
+"""The number of bytes of an image in CIFAR-10's binary files: its class, then red, green and blue, row by row."""
 BATCHES = tuple(f"data_batch_{k}.bin" for k in range(1, 6))
 TEST = "test_batch.bin"
 
@@ -44,7 +44,7 @@ class Images:
 
     @cached_property
     def scale(self) -> tuple[float, float]:
-        """Return mean and standard deviation of the training pixels."""
+        """The mean and the standard deviation of the training pixels."""
         return float(self.pixels.mean()), float(self.pixels.std())
 
     def patches(self, pixels: UInt8[np.ndarray, "b s s c"]) -> Float64[np.ndarray, "b t f"]:
@@ -67,7 +67,7 @@ class Images:
 
 
 def digits() -> Images:
-    """Return scikit-learn's handwritten digits, 8×8, grey levels 0 … 16."""
+    """Return scikit-learn's handwritten digits, images of 8×8 pixels with grey levels 0 … 16."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -76,10 +76,12 @@ def digits() -> Images:
 
 
 def cifar_10(folder: Path) -> Images:
-    """Read CIFAR-10 (32×32, colour) from its binary version; of its five training batches some may be missing.
+    """Read CIFAR-10 (colour images of 32×32 pixels) from the files of its binary version.
+
+    Of the five files of training images some may be missing.
 
     Raises:
-        InvalidInput: there is no such folder, it has the Python version, or a file is missing or damaged.
+        InvalidInput: there is no such folder, it contains the Python version, or a file is missing or damaged.
     """
     if not folder.is_dir():
         raise InvalidInput(f"--cifar10: {folder} is no folder; give the one that has {BATCHES[0]}.")

@@ -1,4 +1,4 @@
-"""A curve of prompts with its limit direction, as reports draw it."""
+"""A curve of prompts p with its limit direction, as reports draw it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Direction = Float64[np.ndarray, "d"]
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """A curve of prompts and its limit direction.
+    """A curve of prompts p and its limit direction.
 
     Attributes:
-        curve, limit: names of the curve and of the limit direction.
-        data: the named data set.
-        points: p, (k, d), norms increasing.
-        direction: the direction of the limit, a unit vector, (d,).
-        predicted: the limit of the distance from the ray, where it is known in closed form.
+        curve, limit: the names of the curve and of the limit direction.
+        data: the name of the data set.
+        points: the prompts p in the order of the curve, with increasing norms, (k, d).
+        direction: the limit direction, a unit vector, (d,).
+        predicted: the limit of the distance of p from the ray in the limit direction; None if no formula gives it.
     """
 
     curve: str
@@ -36,27 +36,31 @@ class Limit:
 
     @property
     def norms(self) -> Float64[np.ndarray, "k"]:
-        """Return ‖p‖, (k,)."""
+        """The norms ‖p‖ of the points, (k,)."""
         return np.asarray(np.linalg.norm(self.points, axis=1))
 
     @property
     def across(self) -> Points:
-        """Return the part of p orthogonal to the limit, (k, d)."""
+        """The parts of the points p orthogonal to the limit direction, (k, d)."""
         return np.asarray(self.points - (self.points @ self.direction)[:, None] * self.direction)
 
     @property
     def offset(self) -> Float64[np.ndarray, "k"]:
-        """Return the distance of p from the line through 0 in the direction of the limit, (k,)."""
+        """The distances of the points p from the line through 0 in the limit direction, (k,)."""
         return np.asarray(np.linalg.norm(self.across, axis=1))
 
     @property
     def one_minus_cosine(self) -> float:
-        """Return 1 − cos∠(p, limit) at the last point."""
+        """The number 1 − cos∠(p, limit direction) at the last point."""
         return one_minus_cosine(self.points[-1], self.direction)
 
     @property
     def plane(self) -> Points:
-        """Return coordinates along the limit, and along the orthogonal direction of the largest deviation, (k, 2)."""
+        """The coordinates of the points in a plane, (k, 2), for drawing.
+
+        The first coordinate is along the limit direction, the second along the orthogonal direction of the largest
+        deviation.
+        """
         strays = self.across[np.argmax(self.offset)]
         size = np.linalg.norm(strays)
         beside = self.across @ (strays / size) if size > 0 else np.zeros(len(self.points))
@@ -64,5 +68,5 @@ class Limit:
 
 
 def limits() -> dict[str, Callable[[], Limit]]:
-    """Return the curves that papers provide for reports, by the id of the statement."""
+    """Return the functions that compute the curves for reports, which papers provide, by the id of the statement."""
     return {id: draw for paper in papers() for id, draw in paper.mapping_at(paper.limits).items()}

@@ -1,4 +1,4 @@
-"""The figures by name, in the papers' order."""
+"""The figures of all papers by name, in the papers' order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from theorems.run.registry.suite import module_order
 
 
 def _figures() -> Iterator[Figure]:
-    """Yield the figures of the papers, in the order in which the docstring of each package lists its modules."""
+    """Yield the figures of each paper in the order of its modules in the docstring of the package with its figures."""
     for paper in papers():
         place = module_order(paper.figures) if paper.figures else {}
         for module in sorted(paper.modules(paper.figures), key=lambda module: place.get(module.__name__, len(place))):
@@ -20,7 +20,7 @@ def _figures() -> Iterator[Figure]:
 
 
 FIGURES: dict[str, Figure] = {figure.name: figure for figure in _figures()}
-"""Every figure that can be drawn."""
+"""All figures by name, including those that need a module which is not installed."""
 
 
 def missing(figure: Figure) -> bool:
@@ -29,7 +29,7 @@ def missing(figure: Figure) -> bool:
 
 
 def missing_sentence(figures: Sequence[Figure]) -> str:
-    """Return the sentence that names the given figures and tells how to install torch, which they need."""
+    """Return the sentence that names the figures that need torch, and says how to install torch."""
     names = [figure.name for figure in figures]
     subject = f"figure {names[0]} trains" if len(names) == 1 else f"figures {' and '.join(names)} train"
     why = "a transformer with torch, which is not installed: pip install 'max-margin-theorems[kernels]'"

@@ -1,6 +1,6 @@
-"""Look of the figures: a palette for colour-blind readers, labels beside what they name, plain axes.
+"""The look of the figures: a palette for colour-blind readers, labels beside what they name, plain axes.
 
-Colours are those of Okabe and Ito. matplotlib's object interface is used throughout: no global state, no window.
+Colours are those of Okabe and Ito. Only matplotlib's object interface is used: no global state, no window.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {
     "figure.dpi": 150.0,
     "path.simplify": True,
 }
-"""Settings of matplotlib for all figures, in place of the user's configuration."""
+"""The settings of matplotlib for all figures, in place of the user's configuration."""
 
 
 def plane(axes: Any, left: float, right: float, low: float, high: float, label: str = "p") -> None:
@@ -52,6 +52,6 @@ def name(axes: Any, x: float, y: float, text: str, color: str = BLACK, **options
 
 
 def arrow(axes: Any, points: list[list[float]], k: int, color: str) -> None:
-    """Draw an arrowhead on a path that points from point k to point k + 1."""
+    """Draw an arrowhead on a path, at its point k, that points to its point k + 1."""
     style = {"arrowstyle": "-|>", "color": color, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", xy=points[k + 1], xytext=points[k], arrowprops=style, zorder=4)

@@ -1,1 +1,1 @@
-"""The rules that ``theorems bench`` compares, one file each: its update, its source and its proven limit."""
+"""The rules that ``theorems bench`` compares: one file per rule, with its update, its source and its proven limit."""

@@ -1,15 +1,15 @@
 """Adam with ε = 0: m ← β₁ m + (1−β₁) g, s ← β₂ s + (1−β₂) g², p ← p − η (m/(1−β₁ᵗ))/√(s/(1−β₂ᵗ)), entry by entry.
 
-``adam-ETA``: β₁ = 0.9, β₂ = 0.999, η constant; ``adam-B1-B2-ETA``: the β in the name, and steps of η/√t. A positive ε
-would exceed every gradient after a few steps, so that Adam would turn into gradient descent with momentum. An entry
-whose gradient has been zero throughout does not move.
+Here g = ∇L(p), and the moments m and s begin at 0. ``adam-ETA``: β₁ = 0.9, β₂ = 0.999, η constant; ``adam-B1-B2-ETA``:
+the β in the name, and steps of η/√t. A positive ε would exceed every gradient after a few steps, so that Adam would
+turn into gradient descent with momentum. An entry whose gradient has been zero throughout does not move.
 
 Limit: with steps of η/√t and β₁² < β₂ ``adam-one-input`` and ``adam-from-a-margin`` prove for attention that the margin
 tends to the largest ℓ∞ margin, and bound the gap at every step; Zhang et al. prove the limit for separable linear data.
-For steps of constant length the two statements bound the gap, too, but the gap may stay positive, and no limit is
-proven. For β = (0.9, 0.999) the bound says nothing at usual step sizes: it needs η of about γ(1−β₂)/D², with γ the
-largest margin and D the largest ℓ1 norm of a difference of keys. With constant ε > 0 the limit on linear data is the ℓ2
-direction (Wang et al.).
+For steps of constant length ``adam-one-input`` and ``adam-from-a-margin`` bound the gap, too, but the gap may stay
+positive, and no limit is proven. For β = (0.9, 0.999) the bound says nothing at usual step sizes: it needs η of about
+γ(1−β₂)/D², with γ the largest margin and D the largest ℓ1 norm of a difference of keys. With constant ε > 0 the limit
+on linear data is the ℓ2 direction (Wang et al.).
 
 References: Kingma, Ba, *Adam*, ICLR 2015; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, NeurIPS 2024;
 Wang et al., *Does Momentum Change the Implicit Regularization on Separable Data?*, NeurIPS 2022.
@@ -27,12 +27,12 @@ from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
 from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 BETAS = 0.9, 0.999
-"""β₁ and β₂ unless a rule names others."""
+"""The rates β₁ and β₂ of the moments, unless the name of a rule contains others."""
 STATEMENTS = ("adam-one-input", "adam-from-a-margin")
 
 
 def theory_of(step: float, betas: tuple[float, float] | None = None) -> Theory:
-    """Return the theory of Adam: with ``betas`` for steps of η/√t; with ``None`` for constant steps and default β."""
+    """Return the theory of Adam: for steps of η/√t if ``betas`` are given, else for constant steps and default β."""
     first, second = BETAS if betas is None else betas
     if first**2 >= second:
         return Theory(source="no theorem known for β₁² ≥ β₂")
@@ -58,7 +58,7 @@ class Adam(Optimiser):
         self._m = self._root = scaled_vectors.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Take a step, with bias correction for moments that begin at 0."""
+        """Return p after a step, with bias correction for moments that begin at 0."""
         self._t += 1
         g, (first, second) = scaled_vectors.of(gradient), self._betas
         self._m = scaled_vectors.total(first, self._m, 1 - first, g)
@@ -72,7 +72,7 @@ class Adam(Optimiser):
 
 
 def _root_of_squares(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGradient:
-    """Compute √((a x)² + (b y)²) entry by entry, without forming squares, which would underflow."""
+    """Return √((a x)² + (b y)²) entry by entry, without forming squares, which would underflow."""
     top = np.maximum(x.log_scale, y.log_scale)
     left, right = (
         np.exp(np.maximum(gradient.log_scale - top, scaled_vectors.NOTHING))[..., None] for gradient in (x, y)

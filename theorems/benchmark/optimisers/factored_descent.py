@@ -3,8 +3,8 @@
 - *factored*: K ← K − η ∇L(W) Q, Q ← Q − η ∇L(W)ᵀ K, both computed from the old factors.
 - *normalized-factored*: steps along the normalized joint gradient, (∇_K, ∇_Q)/(‖∇_K‖² + ‖∇_Q‖²)^½.
 - *factored-apart*: the update of the authors' code, which adds ε(‖K‖² + ‖Q‖²) to the loss and divides each gradient by
-  its own norm + ε, ε = 2⁻⁵². As each gradient is normalized by itself, steps do not go along −∇L(K, Q), and even in the
-  limit of short steps KᵀK − QᵀQ is not conserved; once ‖∇L‖ is below ε steps follow the penalty.
+  its own norm plus ε, ε = 2⁻⁵². As each gradient is normalized by itself, steps do not go along −∇L(K, Q), and even in
+  the limit of short steps KᵀK − QᵀQ is not conserved; once ‖∇L‖ is below ε steps follow the penalty.
 
 All three kinds start at K = I and Q = W(0)ᵀ, in units in which keys have size about one; so KᵀK − QᵀQ ≻ 0 if W(0) = 0.
 
@@ -42,14 +42,14 @@ APART = Theory(source="none: each factor is normalized by itself, which is no gr
 
 
 class Factored(Optimiser):
-    """Descent on the factors K and Q of W, from one start on one problem; the iterates are vec(W)."""
+    """Descent on the factors K and Q of W = K Qᵀ, from one start on one problem; the iterates are vec(W)."""
 
     def __init__(self, way: Way, step: float) -> None:
-        """Take the scaling of gradients, and the step size η."""
+        """Take the scaling ``way`` of the gradients in K and Q, and the step size η."""
         self._way, self._step = way, step
 
     def begin(self, setting: Setting) -> None:
-        """Set K = I and Q = W(0)ᵀ, in the unit of the keys."""
+        """Set K = I and Q = W(0)ᵀ, in units in which keys have size about one."""
         unit = math.sqrt(setting.problem.key_scale)
         self._shape = setting.shape if len(setting.shape) == 2 else (*setting.shape, 1)
         self._K = np.eye(self._shape[0]) / unit

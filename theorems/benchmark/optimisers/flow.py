@@ -1,8 +1,8 @@
-"""The gradient flow in arc length, dp/ds = −∇L/‖∇L‖, read at s = η t: normalized gradient descent is its Euler scheme.
+"""The gradient flow in arc length, dp/ds = −∇L/‖∇L‖, read at s = η t; its Euler scheme is normalized gradient descent.
 
-:func:`reference_attention.training.flow.gradient_flow`, which decides the limit, records only the point where each norm
-is first reached, and so misses parts where the norm falls. Therefore the same equation is integrated here with dense
-output.
+:func:`reference_attention.training.flow.gradient_flow`, by which ``theorems bench`` decides the limit, records only the
+point where each norm is first reached, and so misses parts where the norm falls. Therefore the same equation is
+integrated here with points at any arc length s.
 
 Limit: p_mm of the tokens that this flow selects, by the definition of the limit in ``theorems bench``. Once every
 optimal logit exceeds the others by a number computed from the data, ``descent-from-a-margin`` proves this limit, with 1
@@ -40,7 +40,7 @@ def read_at(
     iterations: Int64[np.ndarray, "r"],
     under_test: Implementation = REFERENCE,
 ) -> Run:
-    """Compute the points of each flow at s = η t for iterations t; a flow that fails is marked as not representable."""
+    """Return the points of each flow at s = η t for iterations t, η = ``step``; a failed flow is not representable."""
     flows = [_follow(*setup, step * iterations, under_test) for setup in zip(problems, starts, strict=True)]
     return Run(np.stack([points for points, _ in flows], axis=1), iterations, np.array([whole for _, whole in flows]))
 
@@ -56,7 +56,7 @@ def _follow(
         length = math.sqrt(direction @ direction)
         return -math.exp(u) / kappa / length * direction if length else 0 * p
 
-    # As in gradient_flow: u = log(1 + κ s), and tolerances above the rounding of the logits.
+    # As in gradient_flow, the variable is u = log(1 + κ s), and tolerances are above the rounding of the logits.
     absolute = max(ABSOLUTE / kappa, ROUNDINGS * EPS * (long + float(np.linalg.norm(start))))
     times = np.log1p(kappa * at)
     points, done = np.repeat(start[None], len(at), axis=0), int(np.searchsorted(times, 0.0, side="right"))

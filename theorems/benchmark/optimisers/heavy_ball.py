@@ -1,9 +1,9 @@
 """Heavy-ball momentum: u ← β u + ∇L(p), p ← p − η u, with β = 0.9 and u = 0 at first.
 
 Limit: unknown for attention. On separable linear data, with an exponentially tailed loss, the limit is the ℓ2
-max-margin direction. With normalized steps, along u/‖u‖, the rule would be steepest descent in ℓ2 with momentum, like
-``muon`` on a prompt; for such steps ``steepest-one-input`` and ``steepest-from-a-margin`` bound the gap of the margin
-for attention.
+max-margin direction. If steps were normalized, along u/‖u‖, the rule would be steepest descent in ℓ2 with momentum,
+like ``muon`` on a prompt; for such steps ``steepest-one-input`` and ``steepest-from-a-margin`` bound the gap between
+the margin and the largest one for attention.
 
 References: Polyak, *Some methods of speeding up the convergence of iteration methods*, 1964; Wang, Meng, Zhang, Sun,
 Chen, Ma, Liu, *Does Momentum Change the Implicit Regularization on Separable Data?*, NeurIPS 2022.
@@ -33,10 +33,10 @@ class HeavyBall(Optimiser):
         self._log_step = math.log(step)
 
     def begin(self, setting: Setting) -> None:
-        """Set u = 0."""
+        """Set the momentum u to 0."""
         self._u = scaled_vectors.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Return p − η u."""
+        """Return p − η u with the updated momentum u."""
         self._u = scaled_vectors.total(MOMENTUM, self._u, 1.0, scaled_vectors.of(gradient))
         return p - scaled_vectors.times(self._log_step, self._u)

@@ -5,11 +5,11 @@
 
 Limit: the solution of ATT-SVM with ‖p‖_q in place of ‖p‖. For one input with equal non-optimal scores
 ``mirror-one-input`` proves this limit and a rate from any start, plain or normalized; ``mirror-from-a-margin`` proves
-it for any inputs and scores as long as margins stay large enough. Julistiono, Ataee Tarzanagh and Azizan prove it, at a
-rate polynomial in log t, for the key-query matrix of attention with a fixed head, from starts in a cone around a
-locally optimal solution and with small steps; Sun et al. prove it for separable linear data, with a faster rate for the
-normalized rule. Steepest descent in ‖·‖_q is another rule, but its margin tends to the same largest margin
-(``steepest-one-input``).
+this limit for any inputs and scores as long as margins stay large enough. Julistiono, Ataee Tarzanagh and Azizan prove
+this limit, at a rate polynomial in log t, for the key-query matrix of attention with a fixed head, from starts in a
+cone around a locally optimal solution and with small steps; Sun et al. prove it for separable linear data, with a
+faster rate for the normalized rule. Steepest descent in ‖·‖_q is another rule, but its margin tends to the same largest
+margin (``steepest-one-input``).
 
 References: Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent: Generalized Max-Margin Token
 Selection*, 2024 (arXiv 2410.14581); Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit
@@ -32,7 +32,7 @@ STATEMENTS = ("mirror-one-input", "mirror-from-a-margin")
 
 
 class MirrorDescent(Optimiser):
-    """Mirror descent: steps of η ∇L, or of length η if normalized, in the dual space."""
+    """Mirror descent: steps along −∇L in the dual space, of length η ‖∇L‖ or, if normalized, η."""
 
     batched = True
 
@@ -48,7 +48,7 @@ class MirrorDescent(Optimiser):
         """Take a step from the stored dual point, and return the p that belongs to the new dual point."""
         g = scaled_vectors.of(gradient)
         if self._normalized:
-            # The entries of g.direction are at most 1 in size, and one of them is ±1 unless all are 0.
+            # The entries of g.direction have a size of at most 1, and one entry is ±1 unless all are 0.
             conjugate = self._power / (self._power - 1)
             length = (np.abs(g.direction) ** conjugate).sum(axis=-1, keepdims=True) ** (1 / conjugate)
             moved = self._step * g.direction / np.where(length > 0, length, 1.0)
@@ -59,7 +59,7 @@ class MirrorDescent(Optimiser):
 
 
 def signed_power(x: Vector, exponent: float) -> Vector:
-    """Compute sign(x)|x|^exponent."""
+    """Return sign(x)|x|^exponent, entry by entry."""
     return np.asarray(np.sign(x) * np.abs(x) ** exponent)
 
 

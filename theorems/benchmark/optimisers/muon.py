@@ -10,8 +10,9 @@ margin), the oldest gradients dominate for ever and determine the direction.
 
 Limit: short steps lead to nearly the largest margin, and steps like 1/√t to the largest: in ℓ2 for a prompt, in the
 spectral norm for W, and for a single query in every norm of the singular values. ``steepest-one-input`` (from any
-start) and ``steepest-from-a-margin`` bound the gap, with β = μ. Without momentum (``spectral-ETA``) the gap is bounded
-once margins are large enough. On separable linear data, too, the margin in the spectral norm tends to the largest.
+start) and ``steepest-from-a-margin``, with β = μ, bound the gap to the largest margin. Without momentum
+(``spectral-ETA``) this gap is bounded once margins are large enough. On separable linear data, too, the margin in the
+spectral norm tends to the largest.
 
 References: Jordan et al., *Muon: An optimizer for hidden layers in neural networks*, 2024; Fan, Schmidt,
 Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, NeurIPS 2025.
@@ -49,12 +50,12 @@ class Muon(Optimiser):
         self._step = step
 
     def begin(self, setting: Setting) -> None:
-        """Set B = 0, in the shape of the trained parameter."""
+        """Set the momentum B to 0, in the shape of the trained parameter."""
         self._shape = setting.shape if len(setting.shape) == 2 else (*setting.shape, 1)
         self._b = scaled_vectors.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Return W − η U Vᵀ."""
+        """Return W − η U Vᵀ, where the updated momentum is B = U Σ Vᵀ."""
         now = scaled_vectors.of(gradient)
         self._b = scaled_vectors.total(MOMENTUM, self._b, 1.0, now) if self.remembers else now
         matrices = self._b.direction.reshape(*p.shape[:-1], *self._shape)

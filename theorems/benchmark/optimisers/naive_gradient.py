@@ -1,8 +1,8 @@
-"""Normalized gradient descent with the gradient as it is usually computed, p ← p − η g/‖g‖ in plain float64.
+"""Normalized gradient descent with the gradient g as it is usually computed, p ← p − η g/‖g‖ in plain float64.
 
 s = softmax(Kp), and ∇L = (1/n) Σ ℓ'(γᵀs) Kᵀ(diag(s) − s sᵀ) γ. Once a weight is nearly 1, γ − γᵀs is a difference of
-nearly equal numbers and consists of rounding alone; normalized, this rounding has the length of a step. The other
-rules take the gradient without cancellation (:func:`reference_attention.risk.scaled_gradient`), so
+nearly equal numbers and consists of rounding errors alone; after normalization these errors have the length of a step.
+The other rules take the gradient without cancellation (:func:`reference_attention.risk.scaled_gradient`), so
 ``naive-normalized-ETA`` and ``normalized-ETA`` differ only in arithmetic.
 
 Limit: none is proven; float64 gives no direction once weights are within 2⁻⁵³ of 0 and 1.
@@ -18,7 +18,7 @@ from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 
 class NaiveNormalized(Optimiser):
-    """Normalized gradient descent with a float64 gradient that suffers cancellation; zero gradients leave p fixed."""
+    """Normalized gradient descent with a float64 gradient that suffers cancellation; p rests where it is zero."""
 
     theory = Theory(2.0, "like normalized-ETA until its gradient is only rounding error")
 
@@ -32,7 +32,7 @@ class NaiveNormalized(Optimiser):
         self._keys, self._scores, self._loss = problem.keys, problem.scores, problem.loss
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """Return p − η g/‖g‖, with g computed in float64; ``gradient`` is ignored."""
+        """Return p − η g/‖g‖ with the gradient g computed in float64; the argument ``gradient`` is ignored."""
         logits = self._keys @ p
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)

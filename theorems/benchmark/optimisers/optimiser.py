@@ -46,14 +46,14 @@ class Theory:
         exponent: the exponent of that power by theory; ``None`` if theory gives none.
         proven: the largest exponent that is proven for attention, up to logarithms of x; ``None`` if none is proven.
         along_gradient: whether every step goes along −∇L, so that ``descent-from-a-margin`` bounds 1 − cos of a run.
-        steepest: q, if every step, of any length, is in the direction of steepest descent in ‖·‖_q for M ← β M + ∇L (M:
-            the momentum), so that ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of
-            a run.
-        momentum: β of the momentum M.
+        steepest: q, if every step, of any length, is in the direction of steepest descent in ‖·‖_q for the momentum M ←
+            β M + ∇L, so that ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap between the margin of
+            a run and the largest one.
+        momentum: the rate β of the momentum M.
         adam: η, r, β1 and β2, if steps are Adam's with ε = 0, bias correction and lengths η/t^r for t = 1, 2, …, so
             that ``adam-one-input`` or ``adam-from-a-margin`` bounds the gap of the ℓ∞ margin of a run.
-        blocks: the kind of :class:`~reference_attention.norms.Blocks`, if steps of W are steepest in such a norm; else
-            empty.
+        blocks: the kind of :class:`~reference_attention.norms.Blocks`, if steps of W are steepest in a norm of this
+            kind; else empty.
         statements: ids of the theorems on attention that are about the rule.
         spectral: whether steps of W are steepest in the spectral norm of W, which is ‖·‖_2 for a single column.
     """
@@ -73,7 +73,7 @@ class Theory:
 
     @property
     def limit(self) -> str:
-        """The name of the norm of the limit, or ``unknown``."""
+        """The name of the norm whose max-margin direction is the limit, or ``unknown``."""
         return "unknown" if self.norm is None else name_of(self.norm)
 
 

@@ -43,6 +43,7 @@ class Polyak(Optimiser):
         log_step = np.where(sign > 0, log_excess, scaled_vectors.NOTHING) - 2 * (
             g.log_scale + np.log(scaled_vectors.size_of(g))
         )
-        # The log scale of a zero gradient is as low as that of a zero excess: avoid ∞ − ∞.
+        # Where the gradient is zero, log_step is meaningless (a difference of scales that stand for log 0), and 0 is
+        # used.
         moves = (np.asarray(gradient.direction) != 0).any(axis=-1)
         return p - scaled_vectors.times(np.where(moves, log_step, 0.0), g)

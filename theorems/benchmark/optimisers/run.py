@@ -1,4 +1,4 @@
-"""Runs of a rule: its iterates from a batch of starts."""
+"""Runs of a rule that trains p: its iterates from a batch of starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OFTEN = 250
 
 
 class NotAPoint(Exception):
-    """Error: a step of a rule returned something other than the next point."""
+    """Error: a step of a rule returned something other than an array of numbers of the shape of p."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +30,10 @@ class Run:
     """Iterates of a rule from b starts.
 
     Attributes:
-        points: p(t), (r, b, d).
-        iterations: t, (r,).
-        representable: (b,), false where a step led to a point that is not finite or too large to be squared; the run
-            does not take such a step.
+        points: the iterates p(t), (r, b, d).
+        iterations: the numbers t of these iterates, (r,).
+        representable: the mask of the runs all of whose steps led to points that are finite and not too large to be
+            squared, (b,); a run ends before a step that does not.
     """
 
     points: Float64[np.ndarray, "r b d"]
@@ -42,7 +42,7 @@ class Run:
 
     @property
     def norms(self) -> Float64[np.ndarray, "r b"]:
-        """The norms ‖p(t)‖, (r, b)."""
+        """The norms ‖p(t)‖ of the iterates, (r, b)."""
         return np.asarray(np.linalg.norm(self.points, axis=-1))
 
     @property
@@ -51,7 +51,7 @@ class Run:
         return np.asarray(self.points[-1])
 
     def one_minus_cosine(self, unit: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "r b"]:
-        """Compute 1 − cos∠(p(t), unit), without cancellation; NaN at p = 0."""
+        """Return 1 − cos∠(p(t), unit) for the unit vector of each run, without cancellation; NaN at p = 0."""
         return one_minus_cosine_along(self.points, self.norms, unit)
 
 
@@ -84,7 +84,7 @@ def follow(
         steps: the number of iterations.
         under_test: the implementation that computes gradients.
         shape: the shape of the trained parameter, (d,) unless p is vec(W).
-        record_every: m; every m-th iterate is recorded, besides the first and the last.
+        record_every: the number m such that every m-th iterate is recorded, besides the first and the last.
         progress: called with the number of iterations done, over all problems.
 
     Raises:

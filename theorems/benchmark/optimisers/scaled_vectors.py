@@ -11,11 +11,14 @@ Vector = Float64[np.ndarray, "*b d"]
 Scalar = Float64[np.ndarray, "*b"]
 
 NOTHING = -1e300
-"""The log scale of a zero vector, finite because −∞ − (−∞) would be NaN."""
+"""The log scale that represents a zero vector, finite because −∞ − (−∞) would be NaN."""
 
 
 def of(gradient: ScaledGradient) -> ScaledGradient:
-    """Rescale ``direction`` so that its largest entry is ±1; a zero vector gets the log scale :data:`NOTHING`."""
+    """Rescale a vector so that the largest entry of its ``direction`` is ±1.
+
+    A zero vector gets the log scale :data:`NOTHING`.
+    """
     x = np.asarray(gradient.direction)
     largest = np.abs(x).max(axis=-1)
     some = largest > 0
@@ -25,18 +28,18 @@ def of(gradient: ScaledGradient) -> ScaledGradient:
 
 
 def total(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGradient:
-    """Compute a x + b y for vectors x and y returned by :func:`of` or by this function."""
+    """Return a x + b y for vectors x and y that :func:`of` or this function returned."""
     top = np.maximum(x.log_scale, y.log_scale)
     left, right = (np.exp(np.maximum(gradient.log_scale - top, NOTHING))[..., None] for gradient in (x, y))
     return of(ScaledGradient(top, a * left * x.direction + b * right * y.direction))
 
 
 def size_of(x: ScaledGradient) -> Scalar:
-    """Compute ‖direction‖; return 1 where the norm is 0."""
+    """Return the norm of ``x.direction``, or 1 where this norm is 0."""
     length = np.sqrt((x.direction * x.direction).sum(axis=-1))
     return np.asarray(np.where(length > 0, length, 1.0))
 
 
 def times(log_factor: float | Scalar, x: ScaledGradient) -> Vector:
-    """Compute e^{log_factor} x as plain floats; overflow gives infinity."""
+    """Return e^{log_factor} x as plain floats; overflow gives infinity."""
     return np.asarray(np.exp(np.asarray(x.log_scale + log_factor))[..., None] * x.direction)

@@ -3,8 +3,9 @@
 Both rules are steepest descent: the first in the norm ‖·‖_∞ of the entries, the second in the norm max_r ‖W_r‖_2 of the
 rows. The rows of a prompt have one entry, so the two rules agree on a prompt.
 
-Limit: steps of constant length may keep a gap of D'²η/8 to the largest margin in the norm of the rule (D': the largest
-dual norm of a difference of non-optimal keys); ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap.
+Limit: with steps of constant length the margin may stay below the largest margin in the norm of the rule by D'²η/8 (D':
+the largest dual norm of a difference of non-optimal keys); ``steepest-one-input`` or ``steepest-from-a-margin`` bounds
+this gap.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
 Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026.
@@ -27,7 +28,7 @@ STATEMENTS = ("steepest-one-input", "steepest-from-a-margin")
 
 
 class SignDescent(Optimiser):
-    """Steps of η in every entry."""
+    """Sign descent: steps of η in every entry of p."""
 
     theory = Theory(source=f"ℓ∞ margin up to a gap: {', '.join(STATEMENTS)}", steepest=math.inf, statements=STATEMENTS)
     batched = True
@@ -48,7 +49,7 @@ class SignDescent(Optimiser):
 
 
 class RowDescent(SignDescent):
-    """Steps of length η in every row of W."""
+    """Descent with rows normalised: steps of length η in every row of W."""
 
     theory = Theory(
         source=f"margin in the largest row norm of W, or ℓ∞ for a prompt, up to a gap: {', '.join(STATEMENTS)}",

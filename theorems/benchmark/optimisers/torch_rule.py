@@ -42,7 +42,7 @@ class TorchRule:
 
 
 class _TorchOptimiser(Optimiser):
-    """An instance of a class of ``torch.optim`` on a single parameter."""
+    """A rule that passes each gradient to an instance of a class of ``torch.optim`` with a single parameter."""
 
     def __init__(self, rule: TorchRule) -> None:
         """Take the class and its arguments."""

@@ -13,7 +13,8 @@ def optimiser_in_file(id: str) -> tuple[type[Optimiser], Theory]:
     """Load the class named ``path.py:NAME``, and return it with the theory that it declares.
 
     Raises:
-        InvalidInput: the file does not exist, cannot be run or has no such name, or the named object is no rule.
+        InvalidInput: the file does not exist, cannot be run or has no such name, or the object with this name is no
+        rule.
     """
     path, name = parts_of(id)
     names = names_in_file(path, "a rule")
@@ -78,7 +79,7 @@ def _is_number(value: Any) -> bool:
 
 
 def load_rule(id: str) -> None:
-    """Load the rule named ``path.py:NAME``, to check that it can be used.
+    """Load the rule named ``path.py:NAME`` to check that it can be used; discard it.
 
     Raises:
         InvalidInput: the rule cannot be used.
