@@ -32,7 +32,7 @@ Problems = tuple[Sequence[Problem], Sequence[Float64[np.ndarray, "d"]], Sequence
 DIMENSION = 10
 """The dimension d of the generated problems; n and T are as in the paper's random trials."""
 CHUNK = 10
-"""The number of generated problems in a unit."""
+"""The number of generated problems in a unit of work."""
 TURNING = dict.fromkeys(("figure-1a", "figure-1b", "figure-1c", "figure-4"), (0.0, -1.0))
 """Starts by data set, for the data of Figures 1 and 4: from these starts the flow at first moves away from the limit
 direction.
@@ -93,7 +93,10 @@ class _Unit:
 
     @property
     def total(self) -> int | None:
-        """The number of rules; None for a user's rule, which reports iterations whose total is not yet known."""
+        """The number of steps of progress: the number of rules, or None for a user's rule.
+
+        A user's rule reports iterations, whose total is not yet known.
+        """
         return None if self.foreign else len(self.rules)
 
     def where(self, done: int | None) -> str:

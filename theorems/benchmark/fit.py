@@ -1,8 +1,7 @@
 """The rate of a run: the exponent b in ‖p/‖p‖ − limit‖ ≈ C x^{−b}, x = t or log t, and how well b is determined.
 
-The curve has no noise, so the error of b is not a sampling error. The jackknife over blocks of the tail measures how
-much b depends on the part of the curve to which the power is fitted: the error is large if the curve is not a power
-law.
+The curve has no noise, so the error of b is not a sampling error. Instead, the jackknife measures how much b changes if
+one of several blocks of points is left out of the fit: the error is large if the curve is not a power law.
 
 References: Miller, *The jackknife – a review*, Biometrika 1974; least squares in logarithms.
 """

@@ -327,9 +327,9 @@ def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, sh
 
 
 def first_within(apart: Float64[np.ndarray, "r"], iterations: Int64[np.ndarray, "r"], level: float) -> int | None:
-    """Return the first iteration such that ``apart`` ≤ ``level`` from there to the end; None if there is none.
+    """Return the first iteration from which on ``apart``, the 1 − cos to the limit, stays at most ``level``.
 
-    A NaN in ``apart`` (at p = 0) counts as larger than ``level``.
+    The result is None if there is no such iteration. A NaN in ``apart`` (at p = 0) counts as larger than ``level``.
     """
     above = np.flatnonzero(~(apart <= level))
     first = int(above[-1]) + 1 if len(above) else 0

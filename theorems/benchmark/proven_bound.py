@@ -1,4 +1,4 @@
-"""The bound on 1 − cos(p(t), p_mm) that ``descent-from-a-margin`` proves for a run.
+"""The upper bound of 1 − cos(p(t), p_mm) that ``descent-from-a-margin`` proves for a run.
 
 References: :mod:`theorems.token_selection.global_paths.descent_from_a_margin`.
 """

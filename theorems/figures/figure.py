@@ -45,7 +45,7 @@ class Settings:
 
 
 def at_once(settings: Settings) -> int:
-    """Return 1, the number of steps of a figure that is computed in one step."""
+    """Return 1, the number of steps of a computation that is not divided into steps."""
     return 1
 
 

@@ -54,7 +54,7 @@ class Adam(Optimiser):
         self._t = 0
 
     def begin(self, setting: Setting) -> None:
-        """Set both moments to 0."""
+        """Set the moments m and s to 0."""
         self._m = self._root = scaled_vectors.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:

@@ -2,9 +2,9 @@
 
 Both rules run :func:`reference_attention.training.descent.descend`.
 
-Limit: p_mm. Theorems 2 and 3 prove it for gradient descent with η ≤ 1/L_p (L_p: the Lipschitz constant of ∇L);
-``descent-from-a-margin`` proves it for both rules, once every optimal logit exceeds the others by a number computed
-from the data.
+Limit: p_mm. Theorems 2 and 3 prove this limit for gradient descent with η ≤ 1/L_p (L_p: the Lipschitz constant of ∇L);
+``descent-from-a-margin`` proves this limit for both rules, once every optimal logit exceeds the others by a number
+computed from the data.
 
 Rate: once p = u p_mm + O(1), the distance ‖p/‖p‖ − limit‖ is O(1/‖p‖), and ‖p‖ grows like log t for gradient descent
 and like t for normalized gradient descent: hence the exponent 1, in log t or in t. For normalized gradient descent a
@@ -70,7 +70,7 @@ def run_gradient_descent(
 
 
 def log_step(problem: Problem, step: float | None, under_test: Implementation) -> float:
-    """Return log η on this problem; −log L_p if ``step`` is None."""
+    """Return log η for the step size η = ``step`` on this problem; −log L_p if ``step`` is None."""
     if step is not None:
         return math.log(step)
     smoothness = under_test[log_smoothness](problem)

@@ -158,8 +158,8 @@ class Region:
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
         points = with_unit_rounding(lowest_in_neighbourhood(excess, self.q.unit, self.delta, radii, hints, rng), 4)
         distance = np.linalg.norm(points - along(self.q, radii)[:, None], axis=-1)
-        # Points may leave the neighbourhood by the rounding of tangents, (d + 8) eps. The bound ``farthest`` depends on
-        # δ only, not on the direction under test.
+        # Rounding may move the points out of the neighbourhood by a relative (d + 8) eps. The bound ``farthest``
+        # depends on δ only, not on the direction under test.
         farthest = radii[:, None] * (self.delta * (1 + (costs.problem.d + 8) * EPS))
         return points, costs.reach * np.minimum(distance, farthest)
 
@@ -178,7 +178,10 @@ class BeatenByDirection(Region):
     def of(
         cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> BeatenByDirection:
-        """Return the neighbourhood of q that the direction x* = ``better`` beats at every radius beyond R_q."""
+        """Return the neighbourhood of q in which R x*, x* = ``better``, has the lower risk at every radius R > R_q.
+
+        ``binding`` is the mask of q's tokens of smallest margin; ``cone`` is narrow (:func:`narrow_cone`).
+        """
         bound = NearestTokens.among(q, costs, binding)
         higher = NearestTokens.among(q, costs, costs.higher)
         log_weight = np.log(exact(np.count_nonzero(binding))) + np.min(costs.log_smallest[binding])
@@ -212,7 +215,10 @@ class BeatenByDirection(Region):
         return float(value_of(LOG2 + self.costs.log_T + self.costs.log_low - self.log_weight))
 
     def log_lead(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return a lower bound of log((L(Rx) − L_α)/(L(Rx*) − L_α)) for x in the neighbourhood, R = ``norms``."""
+        """Return a lower bound of log((L(Rx) − L_α)/(L(Rx*) − L_α)) for x in the neighbourhood at radii R = ``norms``.
+
+        L_α is the risk of selecting α.
+        """
         return norms * (self.better.margin - self.near) - self._constant
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
@@ -235,7 +241,10 @@ class BeatenByPoint(Region):
     def of(
         cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> BeatenByPoint:
-        """Return the neighbourhood of q that the point R* x*, x* = ``better``, beats at all radii beyond R_q."""
+        """Return the neighbourhood of q in which R* x*, x* = ``better``, has the lower risk from the radius R_q on.
+
+        ``cone`` is narrow (:func:`narrow_cone`).
+        """
         high, low = (NearestTokens.among(better, costs, mask) for mask in (costs.higher, costs.lower))
         constant = LOG2 + costs.log_T - high.log_weight
         gap = unit_difference(low.least, better, high.least, better)

@@ -1,7 +1,8 @@
 """Lemma 8: which of two directions that select the same tokens has the lower risk far out.
 
-Main results: an explicit radius R0 from margin differences, with risks compared just beyond R0 and up to 10⁶ R0;
-two-sided bounds and the leading term of the risk along either direction.
+Main results: an explicit radius R0, computed from differences of margins, beyond which one of the risks is lower; the
+risks are compared just beyond R0 and up to 10⁶ R0. For either direction, upper and lower bounds of the risk and its
+first-order term.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.1, Lemma 8.
 """

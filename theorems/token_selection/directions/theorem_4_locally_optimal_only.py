@@ -2,7 +2,7 @@
 
 Main results: each of the three cases of the proof constructs a direction or a point that has lower risk than a whole
 neighbourhood of q. The construction is checked exactly; the risks are compared at finite radii. The conclusion is
-checked on local paths, which leave q or stay bounded.
+checked on local paths: their direction does not tend to q, or their norm stays bounded.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, Appendix B.5.2;
 :mod:`.directional_risk`, :mod:`.excluded_neighbourhood`.
@@ -251,7 +251,8 @@ def beaten_by_direction_claims(
     excess = costs.excess(points, under_test, RISK_ANYWHERE)
     better_excess = costs.excess(along(region.better, R)[:, None], under_test, BETTER_RISK)
 
-    # n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/T − S_high e^{−R(θ⁻−Bδ)}, n (L(Rx*) − L_α) ≤ S_low e^{−Rθ*}.
+    # Both bounds at every R, as in theorem_4: n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/T − S_high e^{−R(θ⁻−Bδ)} and n (L(Rx*) −
+    # L_α) ≤ S_low e^{−Rθ*}.
     binding, higher = R[:, None] * region.margin + drift, R[:, None] * region.against - drift
     least = Sized.exp(w - costs.log_T - binding) - Sized.exp(costs.log_high - higher)
     most = Sized.exp(costs.log_low - R[:, None] * with_unit_rounding(region.better.margin))
@@ -260,7 +261,7 @@ def beaten_by_direction_claims(
     if beyond.size == 0:
         return
 
-    # L(Rx) > L(Rx*) and n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/(2T) beyond R_q.
+    # Beyond R_q, R x* has the lower risk, L(Rx) > L(Rx*), and n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/(2T).
     half = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - binding)
     yield at_least_in_units(IS_BEATEN, Form.EFFECTIVE, excess[far], better_excess[far], unit_of_points)
     yield at_least_in_units(RISK, Form.EFFECTIVE, excess[far], half[far], unit_of_points)
@@ -277,12 +278,12 @@ def beaten_by_point_claims(
     costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond, theta = region.nearer, region.beyond, with_unit_rounding(region.better.margin)
 
-    # n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T.
+    # The bound along x* at every R, as in theorem_4: n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T.
     excess_nearby = costs.excess(along(region.better, nearer), under_test, BETTER_RISK_ANYWHERE)
     most = Sized.exp(costs.log_low - nearer * region.against) - Sized.exp(w - costs.log_T - nearer * theta)
     yield at_least_in_units(BETTER_RISK_ANYWHERE, Form.EFFECTIVE, most, excess_nearby, "radius")
 
-    # n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}.
+    # The bound in the neighbourhood at every R, as in theorem_4: n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}.
     R = np.concatenate([nearer, beyond])
     points, drift = region.hunt_points(under_test, rng, R)
     excess = costs.excess(points, under_test, GAIN)
@@ -292,7 +293,8 @@ def beaten_by_point_claims(
     if beyond.size == 0 or resolved_radii(costs, R).size == 0:
         return
 
-    # n (L(R*x*) − L_α) ≤ −w* e^{−R*θ*}/(2T), and L(Rx) ≥ L(R*x*) beyond R_q.
+    # The point R* x* lies below L_α, n (L(R*x*) − L_α) ≤ −w* e^{−R*θ*}/(2T), and below the risk in the neighbourhood
+    # beyond R_q, L(Rx) ≥ L(R*x*).
     better_excess = costs.excess(along(region.better, R), under_test, POINT_IS_BELOW)
     gain = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - R * theta)
     yield at_least_in_units(POINT_IS_BELOW, Form.EFFECTIVE, -gain, better_excess)
@@ -310,7 +312,7 @@ def on_the_path(region: Region, followed: LocalPathUnderTest, leaves: str) -> It
     size = norm(exact(path.points), axis=1)
     distance = norm(path.points / size[:, None] - with_unit_rounding(region.q.unit), axis=1)
 
-    # ‖p̄(R)/‖p̄(R)‖ − q‖ ≥ δ or ‖p̄(R)‖ ≤ R_q.
+    # The path is away from q, ‖p̄(R)/‖p̄(R)‖ − q‖ ≥ δ, or bounded, ‖p̄(R)‖ ≤ R_q.
     either = np.maximum(distance / region.delta, region.radius / size)
     claim = at_least(leaves, Form.LIMIT, either, 1.0, points="radius")
     branch = "the norm grows, the direction stays away" if followed.grows else "the norm stays bounded"
@@ -324,12 +326,12 @@ def in_the_narrow_cone(region: Region, followed: LocalPathUnderTest) -> Claim:
     """Claim what is certain in the narrow cone: the norm grows with R in cases (A1) and (B), and is bounded in (A2)."""
     path = followed.path
     if isinstance(region, BeatenByDirection):
-        # ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ').
+        # The norm of the path grows: ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ'), as in theorem_4.
         least, noise = region.norm_at_least(followed.norms), followed.noise * (1 + 1 / region.near)
         rounding = noise / followed.norms + 8 * EPS
         shares = path.sizes / followed.norms, least / followed.norms
         return at_least(NORM_GROWS, Form.LIMIT, *shares, rounding=rounding, why=PATH_NORM, points="radius")
-    # ‖p̄(R)‖ ≤ R_q.
+    # The path is bounded, ‖p̄(R)‖ ≤ R_q.
     return at_least(NORM_BOUNDED, Form.LIMIT, region.radius, norm(exact(path.points), axis=1), points="radius")
 
 

@@ -80,7 +80,7 @@ def numbers(name: str, settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw both paths in one plane, the head in blue and the prompt in red."""
+    """Draw the path of the head in blue and the path of the prompt in red, in one plane."""
     axes = figure.add_subplot()
     style.plane(axes, -1.9, 5.3, -2.6, 4.2, label="x")
     axes.set_xlabel("first coordinate")

@@ -71,7 +71,7 @@ class Record:
 
 
 def initial_weights(images: Images, rng: np.random.Generator) -> Weights:
-    """Return the weights before training."""
+    """Return the random weights of a transformer before training."""
     patches = images.patches(images.held_out[:1])
 
     def normal(rows: int, columns: int, deviation: float = 0.0) -> torch.Tensor:

@@ -87,10 +87,10 @@ MARGIN_CLAIMS = (
     *(name.only(RESOLVED_FLOW) for name in FLOW_PREMISES),
     *(NORM_DIVERGES, FLOW_KEPT, FLOW_TURNS, OFFSET_KEPT),
 )
-"""The claims made from a start of sufficient margin."""
+"""The claims about points, and about runs from a start, whose margins are large enough."""
 
 STEPS, NORMALIZED_STEPS = 200, 300
-"""The numbers of iterations of gradient descent and of normalized gradient descent, at all of which claims are made."""
+"""The numbers of iterations of gradient descent and of normalized gradient descent; claims are made at all iterates."""
 EVALUATIONS = 1_000_000
 """Approximate largest number of key entries evaluated over all iterates; large problems get fewer iterations."""
 LENGTHS = (0.05, 0.2, 1.0)

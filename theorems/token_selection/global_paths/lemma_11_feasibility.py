@@ -100,9 +100,9 @@ def _sign(x: fmpq) -> float:
 
 
 def least_norm_preimage(dataset: Dataset) -> list[fmpq] | None:
-    """Return (Wᵀ)⁺v over the rationals, an entry per row of W; None if v is not in the range of Wᵀ.
+    """Return (Wᵀ)⁺v, the shortest w with Wᵀw = v, over the rationals; None if v is not in the range of Wᵀ.
 
-    The paper's formula needs v in this range.
+    The result has an entry per row of W.
     """
     W = rational_matrix(dataset.key_query)
     d = dataset.X.shape[2]

@@ -197,7 +197,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points, radius_index = sublevel_points(problem, under_test, svm, constraints, basis, rhos, case.rng())
     yield from in_sublevel_sets(problem, under_test, svm, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
-        # At the radii of the path, the gradient of a kernel with the textbook rounding error consists of rounding
+        # At the radii of the path, a gradient that a kernel computes by the textbook formulas consists of rounding
         # errors.
         return
     path = _follow_path(problem, under_test, svm, constraints, basis, float(kappa.value), case.rng())
@@ -239,12 +239,13 @@ def in_sublevel_sets(
     rows = key_rows(problem, problem.optimal)[np.arange(problem.T) != problem.optimal[:, None]]
     length, along = norm(p, axis=1) / norm(p_mm), p @ p_mm / (p_mm @ p_mm)
 
-    # (k_i,opt − k_it)·p ≥ ρ − κ and cos(p, p_mm) ≥ 1 − κ/ρ.
+    # The bounds of margins, (k_i,opt − k_it)·p ≥ ρ − κ, and of the cosine, cos(p, p_mm) ≥ 1 − κ/ρ.
     least = rho - over - kappa
     yield at_least(MARGIN, Form.EFFECTIVE, np.min(p @ rows.T, axis=1), least, **options)
     yield at_least(CORRELATION, Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **options)
 
-    # ‖p‖Θ cos(p, p_mm) ≥ D(w) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt).
+    # The bound from the duals w (symbols: see theorem_1): ‖p‖Θ cos(p, p_mm) ≥ D(w) − log1p(x) − b min(x, 1) − log n(L(R
+    # p̄_mm) − L_opt).
     x = (problem.T - 1) * np.exp(-np.maximum(least, 0.0))
     b = bend(problem.loss, problem.scores.max(axis=1), problem.gaps().max(axis=1))
     correction = np.log1p(x) + b * np.minimum(x, 1.0)
@@ -260,11 +261,11 @@ def on_the_path(path: FollowedPath) -> Iterator[Claim]:
     noise = (size * path.rounding + path.rounding**2) / rho**2 + path.value_rounding / rho
     gap: dict[str, Any] = {"rounding": noise, "why": PATH_DUAL_GAP, "scale": one_minus[-1:].max(initial=EPS)}
 
-    # 1 − cos ≤ (F_ρ(y') − D)/ρ, y' = argmin F_ρ.
+    # The bound on the path, 1 − cos ≤ (F_ρ(y') − D)/ρ, for the tangent y' = argmin F_ρ.
     bound = (path.values([f.predicted for f in path.at]) - path.dual) / rho
     yield at_least(PATH_CORRELATION, Form.LIMIT, bound, one_minus, points="radius", **gap)
 
-    # o = argmin F_ρ.
+    # The offset o of the path is the predicted one, argmin F_ρ.
     distances = np.array([np.linalg.norm(f.followed - f.predicted) for f in path.at])
     options: dict[str, Any] = {"rounding": path.rounding, "why": PATH_ROUNDING, "scale": np.maximum(size, 1.0)}
     yield at_least(AT_RADIUS, Form.SHARP, 0.0, distances, points="radius", **options)
@@ -272,7 +273,7 @@ def on_the_path(path: FollowedPath) -> Iterator[Claim]:
     if path.svm.strictly_complementary:
         yield from _in_the_limit(path)
         return
-    # 1 − cos ≤ (F_ρ(y') − D)/ρ with y' = y_S + h log ρ.
+    # Some neighbour has no dual: the bound 1 − cos ≤ (F_ρ(y') − D)/ρ for tangents y' that grow like log ρ.
     first, r0 = path.at[0].predicted, rho[0]
     h = (path.limit - first) / math.log(path.far[0].rho / r0)
     bound = (path.values([first + h * math.log(r / r0) for r in rho]) - path.dual) / rho
@@ -303,7 +304,8 @@ def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
     size = float(np.linalg.norm(limit))
     options: dict[str, Any] = {"why": OFFSET_CONVERGENCE, "scale": max(size, 1.0), "points": "radius"}
 
-    # |o − argmin F_∞| = O(1/ρ), and without its first term −H⁻¹y/ρ this difference is of higher order.
+    # The difference o − argmin F_∞ is O(1/ρ); without its first term −H⁻¹y/ρ, H the Hessian of F_∞ at y = argmin F_∞,
+    # it is of higher order.
     distances, beyond = np.linalg.norm(differences, axis=1), np.linalg.norm(differences - first, axis=1)
     yield at_least(name, Form.SHARP, 0.0, distances, rounding=total + rounding, **options)
     yield at_least(CORRECTION, Form.SHARP, 0.0, beyond, rounding=rest + rounding, **options)
@@ -325,7 +327,8 @@ def rate(
     if usable.sum() < 2:
         return
     log_rho, log_gap, e = np.log(rho[usable]), np.log(one_minus_cosine[usable]), error[usable]
-    # 1 − cos = |y|²/(ρ(ρ + h)), h = √(ρ² − |y|²), differs from |y|²/2ρ² by a relative |y|²/4ρ² to first order.
+    # For the tangential part y of p, 1 − cos = |y|²/(ρ(ρ + h)), h = √(ρ² − |y|²), differs from |y|²/2ρ² by a relative
+    # |y|²/4ρ² to first order.
     change = 2 * np.log((size + e) / (size - e)) + (2 * size / np.exp(log_rho)) ** 2
     x = log_rho - log_rho.mean()
     slope, allowed = float(x @ log_gap / (x @ x)), float(np.abs(x) @ change / (x @ x))
@@ -333,7 +336,10 @@ def rate(
 
 
 def optimiser_claims(path: OptimiserPath) -> Iterator[Claim]:
-    """Claim that the optimiser's reported offset, and the offset of its points, equal the predicted offset."""
+    """Claim that the optimiser's offsets from the ray of p_mm equal the predicted offsets.
+
+    The offsets are those that the optimiser reports, and those of the points that it returns.
+    """
     yield from premises(path)
     sphere, offsets = path.followed_to[0].sphere, path.offsets
     distance, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)
@@ -383,7 +389,7 @@ def _follow_path(
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ, out of reach of {PATH_RADII[-1]:g}"
         raise Undecided(PATH_CORRELATION, why, Form.LIMIT)
     turning = [rho for rho in PATH_RADII if exact_to_rounding(problem, kappa, rho)]
-    # In one dimension the path is the ray, whatever the rounding errors are.
+    # In one dimension the path is the ray of p_mm, whatever the rounding errors are.
     radii = [
         rho
         for rho in turning

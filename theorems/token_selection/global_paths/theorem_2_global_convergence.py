@@ -161,8 +161,8 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     starts, fractions = starts_around(case, svm, rng)
     yield from at_every_iterate(Descent.of(problem, under_test, starts, fractions, CLIMBS), svm)
     if under_test.textbook_eps:
-        # Long before a limit is visible, the gradient of a kernel with the textbook rounding error consists of rounding
-        # errors.
+        # Long before a limit is visible, a gradient that a kernel computes by the textbook formulas consists of
+        # rounding errors.
         return
     yield from at_every_normalized_step(NormalizedDescent.of(problem, under_test, starts), svm)
     single, start = problem.n == 1, flow_start(case, svm, rng)

@@ -287,7 +287,7 @@ class LimitBounds:
 
     @property
     def head(self) -> Numbers:
-        """The upper bound F (1 + Δ/ν)/(rΓ) of 1 − cos(v, v_mm) by item 5, valid if it is at most 1."""
+        """The upper bound F (1 + Δ/ν)/(rΓ) of 1 − cos(v, v_mm) by item 5, valid if at most 1; F is the deficit."""
         setup, at = self.minimiser.setup, self.minimiser
         deficit = max(self._deficit, 0.0) + 16 * EPS * (1 + float(np.abs(setup.joint.chosen_tokens @ at.w).max()))
         return deficit / exact(self._r) * (1 + setup.spread / setup.nu) / setup.margin
@@ -303,7 +303,10 @@ class LimitBounds:
 
     @property
     def _deficit(self) -> float:
-        """The deficit F for the minimiser's own risk, up to terms that vanish with the risk."""
+        """The deficit F, an upper bound of rΓ − min_i Y_i v·x_i^p, from the minimiser's own risk L.
+
+        It is log n + log L + rΓ, up to terms that vanish with L.
+        """
         return math.log(self.minimiser.setup.joint.tokens.shape[0]) + self.minimiser.log_risk
 
     @property

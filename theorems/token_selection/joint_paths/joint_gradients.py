@@ -60,7 +60,7 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
     ):
         if not np.isfinite(part).all():
             raise NotANumber(name, "the joint gradient under test is not finite", Form.EXACT)
-        # The error is doubled, because the implementation under test may sum in another order.
+        # The rounding error is doubled, because the implementation under test may sum in another order.
         gap = np.abs(right.widen(right.error) - part)
         yield at_least(name, Form.EXACT, 0.0, gap, scale=1.0 + np.abs(part), points="entry")
 

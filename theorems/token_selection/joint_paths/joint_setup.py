@@ -27,7 +27,9 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
 
 NON_OPTIMALITY = sharper("non-optimality")
-"""The claim that is undecided where v_mm, p_mm or p_relax does not exist, and falsified where weights are NaN."""
+"""The claim that bounds the weights 1 − s_iα; it is undecided where v_mm, p_mm or p_relax does not exist, and falsified
+where weights are NaN.
+"""
 
 
 RESOLVED_MARGIN = 2.0**-10

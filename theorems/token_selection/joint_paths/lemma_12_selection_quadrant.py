@@ -60,7 +60,8 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     at = AttentionAt(case.problem, points, under_test.textbook_eps)
     weights, margins = weights_of(at, under_test, ODDS), setup.margins(points)
 
-    # log(s_iα/q_i) ≤ m_i ≤ log(s_iα/q_i) + log(T − 1).
+    # The lemma's bounds of the margin m_i by the odds of α: log(s_iα/q_i) ≤ m_i ≤ log(s_iα/q_i) + log(T − 1), q_i = 1 −
+    # s_iα.
     odds = np.sum(np.where(joint.others, 0.0, weights), axis=-1) / np.sum(np.where(joint.others, weights, 0.0), axis=-1)
     most = np.log(odds) + np.log(exact(case.problem.T - 1))
     yield at_least(ODDS, Form.EFFECTIVE, margins, np.log(odds), points="point and input")

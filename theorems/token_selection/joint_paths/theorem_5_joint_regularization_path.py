@@ -151,10 +151,10 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
 
     The symbols of the comments are those of :mod:`.joint_constants`.
     """
-    # q_max ≤ B for q_max = max_i (1 − s_iα).
+    # The weights outside α: q_max = max_i (1 − s_iα) ≤ B.
     yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q, axis=1)) for x in sets])
 
-    # (k_iα − k_it)·p ≥ log(1/B − 1).
+    # The margins: (k_iα − k_it)·p ≥ log(1/B − 1).
     margins = [(x.margins, log_odds(x.level.bound)) for x in sets if x.level.bound < 1]
     yield from at_pairs(PROMPT_MARGIN, margins)
 
@@ -162,12 +162,13 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
     others = [(x.margins[:, x.level.spare], x.level.floors[x.level.spare]) for x in sets if x.level.spare.any()]
     yield from at_pairs(QUADRANT, others)
 
-    # ⟨p, p̄_mm⟩/R ≥ Σ_it μ_it log(1/B − 1)/(R‖p_mm‖) = log(1/B − 1)/(RΘ).
+    # The prompt's direction, with the duals μ of p_mm: ⟨p, p̄_mm⟩/R ≥ Σ_it μ_it log(1/B − 1)/(R‖p_mm‖) = log(1/B −
+    # 1)/(RΘ).
     useful = [(x, x.least_cosine > 0) for x in sets]
     cosines = [(x.cosine[good], x.least_cosine[good]) for x, good in useful if good.any()]
     yield from at_pairs(PROMPT_DIRECTION, cosines)
 
-    # 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ.
+    # The head's direction: 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ.
     yield from at_pairs(HEAD_DIRECTION, [(x.level.head_loss, x.head_off) for x in sets if x.level.head_loss <= 1])
 
 
@@ -177,14 +178,15 @@ def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
     yield from premises(at)
     bounds = LimitBounds(at)
 
-    # (k_iα − k_it)·p ≥ log(1/Q_i − 1), hence ⟨p, p̄_mm⟩/R ≥ Σ_it μ_it log(1/Q_i − 1)/(R‖p_mm‖) ≥ 1 − 10⁻⁶.
+    # The margins, (k_iα − k_it)·p ≥ log(1/Q_i − 1) for bounds Q_i of 1 − s_iα, hence with the duals μ of p_mm the
+    # prompt's direction, ⟨p, p̄_mm⟩/R ≥ Σ_it μ_it log(1/Q_i − 1)/(R‖p_mm‖) ≥ 1 − 10⁻⁶.
     yield at_least(LIMIT_MARGINS, Form.LIMIT, at.margins, bounds.floors, why=JOINT_LIMIT, points="input")
     yield at_least(LIMIT_DIRECTION, Form.LIMIT, at.cosine, bounds.cosine, why=JOINT_LIMIT, points="minimiser")
     if bounds.radius_suffices:
         least = 1 - bounds.visible
         yield at_least(LIMIT_REACHED, Form.LIMIT, bounds.cosine, least, why=JOINT_LIMIT, points="minimiser")
 
-    # 1 − cos(v, v_mm) ≤ F (1 + Δ/ν)/(rΓ).
+    # The head's direction: 1 − cos(v, v_mm) ≤ F (1 + Δ/ν)/(rΓ).
     if bounds.head <= 1:
         yield at_least(LIMIT_HEAD, Form.LIMIT, bounds.head, bounds.head_off, why=JOINT_LIMIT, points="minimiser")
 
@@ -200,7 +202,7 @@ def offset_claims(setup: JointSetup, under_test: Implementation, starts: Float64
         yield undecided_claim(SHARP_OFFSET, why, Form.SHARP)
         return
 
-    # ‖(p − R p̄_mm)_⊥ − o‖ ≤ 4√m ‖G⁺‖² (‖o‖ + 1)/(RΘ min μ).
+    # The part of p − R p̄_mm orthogonal to p̄_mm differs from o by at most 4√m ‖G⁺‖² (‖o‖ + 1)/(RΘ min μ), see theorem_5.
     o, pi = offset(setup, predicted.pseudo, at.w)
     error = predicted.factor * (float(np.linalg.norm(o)) + 1) / at.R
     difference = across(at.p - at.R * setup.separator.direction, setup.separator.direction) - o

@@ -137,21 +137,22 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
     """
     S = sets[0].level.setup.joint.svm.support
 
-    # q_S ≤ B for q_S = max_{i∈S} (1 − s_iα).
+    # The weights outside α at the supports S: q_S = max_{i∈S} (1 − s_iα) ≤ B.
     yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q[:, S], axis=1)) for x in sets])
 
-    # (k_iα − k_it)·p ≥ log(1/B − 1) over S, and ≥ log(1/Q_i − 1) at i ∉ S.
+    # The margins: (k_iα − k_it)·p ≥ log(1/B − 1) over S, and ≥ log(1/Q_i − 1) at i ∉ S.
     margins = [(x.margins[:, S], x.level.floors[S]) for x in sets if x.level.bound < 1]
     yield from at_pairs(PROMPT_MARGIN, margins)
     others = [(x.margins[:, x.level.spare], x.level.floors[x.level.spare]) for x in sets if x.level.spare.any()]
     yield from at_pairs(QUADRANT, others)
 
-    # ⟨p, p̄_relax⟩/R ≥ (Σ_{i∈S} μ_it log(1/B − 1) + Σ_{i∉S} μ_it max(log(1/Q_i − 1), min(m_i, 0)))/(R‖p_relax‖).
+    # The prompt's direction, with the duals μ of p_relax and the margins m_i of p: ⟨p, p̄_relax⟩/R ≥ (Σ_{i∈S} μ_it
+    # log(1/B − 1) + Σ_{i∉S} μ_it max(log(1/Q_i − 1), min(m_i, 0)))/(R‖p_relax‖).
     useful = [(x, x.least_cosine > 0) for x in sets]
     cosines = [(x.cosine[good], x.least_cosine[good]) for x, good in useful if good.any()]
     yield from at_pairs(PROMPT_DIRECTION, cosines)
 
-    # 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ.
+    # The head's direction: 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ.
     yield from at_pairs(HEAD_DIRECTION, [(x.level.head_loss, x.head_off) for x in sets if x.level.head_loss <= 1])
 
 
@@ -161,14 +162,15 @@ def minimiser_claims(at: JointMinimiser) -> Iterator[Claim]:
     yield from premises(at)
     bounds = LimitBounds(at)
 
-    # (k_iα − k_it)·p ≥ log(1/Q_i − 1), hence ⟨p, p̄_relax⟩/R ≥ Σ_it μ_it log(1/Q_i − 1)/(R‖p_relax‖) ≥ 1 − 10⁻⁶.
+    # The margins, (k_iα − k_it)·p ≥ log(1/Q_i − 1) for bounds Q_i of 1 − s_iα, hence with the duals μ of p_relax the
+    # prompt's direction, ⟨p, p̄_relax⟩/R ≥ Σ_it μ_it log(1/Q_i − 1)/(R‖p_relax‖) ≥ 1 − 10⁻⁶.
     yield at_least(LIMIT_MARGINS, Form.LIMIT, at.margins, bounds.floors, why=JOINT_LIMIT, points="input")
     yield at_least(LIMIT_DIRECTION, Form.LIMIT, at.cosine, bounds.cosine, why=JOINT_LIMIT, points="minimiser")
     if bounds.radius_suffices:
         least = 1 - bounds.visible
         yield at_least(LIMIT_REACHED, Form.LIMIT, bounds.cosine, least, why=JOINT_LIMIT, points="minimiser")
 
-    # 1 − cos(v, v_mm) ≤ F (1 + Δ/ν)/(rΓ).
+    # The head's direction: 1 − cos(v, v_mm) ≤ F (1 + Δ/ν)/(rΓ).
     if bounds.head <= 1:
         yield at_least(LIMIT_HEAD, Form.LIMIT, bounds.head, bounds.head_off, why=JOINT_LIMIT, points="minimiser")
 
@@ -187,7 +189,7 @@ def schedule_claims(setup: JointSetup, under_test: Implementation) -> Iterator[C
     others = between(setup)
     allowed: dict[str, Any] = {"rounding": 2.0**-26 * joint.longest_row, "why": SCHEDULED, "points": "ratio"}
 
-    # τ(p(c), c) ≥ τ(p, c) and min_i m_i(p(c)) ≥ 0.
+    # p(c) maximises τ, τ(p(c), c) ≥ τ(p, c), and its margins are not negative, min_i m_i(p(c)) ≥ 0.
     scheduled = np.array([tau(setup, prompt, c)[0] for prompt, c in zip(p, ratios, strict=True)])
     best = np.array([tau(setup, others, c).max() for c in ratios])
     yield at_least(IS_BEST, Form.EFFECTIVE, scheduled, best, **allowed)
@@ -208,7 +210,7 @@ def schedule_claims(setup: JointSetup, under_test: Implementation) -> Iterator[C
 
 
 def between(setup: JointSetup) -> Float64[np.ndarray, "m k"]:
-    """Return the directions of nine equally spaced points from p_relax to p_mm."""
+    """Return the directions of nine equally spaced points on the segment from p_relax to p_mm."""
     start, towards = setup.target.p, setup.separator.p - setup.target.p
     prompts = np.array([start + share * towards for share in np.linspace(0.0, 1.0, 9)])
     return np.asarray(prompts / np.linalg.norm(prompts, axis=1, keepdims=True))

@@ -78,7 +78,7 @@ class ConeRun:
 
     @cached_property
     def starts(self) -> ConeView:
-        """The starts p(0)."""
+        """The starts p(0) of the runs, as a batch, (b, d)."""
         return ConeView(self.cone, self.points[0], self.under_test, self.tip)
 
     def sum_of(self, increments: Numbers) -> Numbers:

@@ -211,7 +211,7 @@ class LocalConstants:
 
     @property
     def A(self) -> float:
-        """The constant A = P max‖k_iα_i − k_it‖/2."""
+        """The constant A = P max‖k_iα_i − k_it‖/2, P = ‖p_mm‖."""
         return float(self.reach.max()) / 2
 
     @cached_property
@@ -323,12 +323,12 @@ class LocalConstants:
         return correlation_constant(duals / duals.sum(), log_low[self.support], log_high[self.support], idle, harmful)
 
     def pi(self, radius: float) -> float:
-        """Return the smallest π for which L3 is proven on all of C_{μ,radius}, a decreasing function of ``radius``."""
+        """Return the smallest π for which L3 is proven on all of C_{μ,radius}; it falls as ``radius`` grows."""
         rho = radius / self.norm * (1 + 1e-12)
         return math.inf if rho < self.base_rho else self.kappa(rho) / rho
 
     def radius(self, pi: float) -> float:
-        """Return R_π of L3, the smallest ‖p‖ from which :meth:`pi` is at most ``pi``."""
+        """Return the radius R_π of L3 in Lemma 7: the smallest ‖p‖ from which on :meth:`pi` is at most ``pi``."""
         return self.norm * smallest(lambda rho: self.kappa(rho) <= pi * rho, self.base_rho)
 
     @property

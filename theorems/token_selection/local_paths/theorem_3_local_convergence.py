@@ -282,21 +282,21 @@ def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Ite
     yield stays_in_cone(cone, gd, long)
     runs = (gd.view, long.view)
 
-    # π'⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄' − p̄_mm⟩.
+    # The increments, after subtraction of ⟨Δ, p̄_mm⟩: π'⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄' − p̄_mm⟩.
     sides = all_sides((at.pi(cone.kappa) * at.along, at.aside) for at in runs)
     yield at_least(INCREMENTS, Form.EFFECTIVE, *sides, points="iterate")
 
-    # ⟨Δ, p̄⟩ ≥ (C⁻/C⁺)‖Δ‖ > 0 with the constants of L2.
+    # The growth of the norm: ⟨Δ, p̄⟩ ≥ (C⁻/C⁺)‖Δ‖ > 0 with the constants of L2.
     constants = cone.constants.carrying
     share = np.exp(constants.log_lower(cone.height) - constants.log_upper(cone.height))
     sides = all_sides((outward(at), share * norm(at.descent, axis=1)) for at in runs)
     yield at_least(NORM_GROWS, Form.EFFECTIVE, *sides, points="iterate")
 
-    # ⟨p(t) − p(0), p̄_mm⟩ ≥ P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P².
+    # The progress along p_mm: ⟨p(t) − p(0), p̄_mm⟩ ≥ P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², P = ‖p_mm‖.
     least = np.exp(np.minimum(log_climb_bound(cone, gd) - gd.unit, 700.0))
     yield at_least(LOG_GROWTH, Form.EFFECTIVE, gd.climb, least, points="iterate")
 
-    # Σ_{s<t} π'⟨Δ, p̄_mm⟩/(1 + π') ≥ Σ_{s<t} ⟨Δ, p̄' − p̄_mm⟩/(1 + π').
+    # The increments summed, divided by 1 + π': Σ_{s<t} π'⟨Δ, p̄_mm⟩/(1 + π') ≥ Σ_{s<t} ⟨Δ, p̄' − p̄_mm⟩/(1 + π').
     at, pi = long.view, long.view.pi(cone.kappa)
     left, right = long.sum_of(pi * at.along / (1 + pi)), long.sum_of(at.aside / (1 + pi))
     yield at_least(CORRELATION, Form.EFFECTIVE, left, right, points="iterate")
@@ -358,7 +358,8 @@ def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
         around = cone_for_flow(cone.constants, start, goal) or cone
         at = ConeView(cone.constants, flow.points, REFERENCE, around.tip)
 
-        # √(2ν'ρ'²) ≤ √(2(ν'_0ρ'_0² + κ(ρ' − ρ'_0))), with the symbols of the module invariant_cone.
+        # The distance from the ray, √(2ν'ρ'²) ≤ √(2(ν'_0ρ'_0² + κ(ρ' − ρ'_0))), with the symbols of the module
+        # invariant_cone.
         bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(at.rho).tolist()])
         lateral = norm(at.deviation, axis=1) * at.rho
         error = solver_error(around, flow, np.maximum(bound, value_of(lateral)))
@@ -390,7 +391,7 @@ def solver_error(around: InvariantCone, flow: Flow, lateral: Float64[np.ndarray,
 
 
 def rho_of(cone: InvariantCone, p: Float64[np.ndarray, "d"]) -> float:
-    """Return ρ = ‖p‖/‖p_mm‖."""
+    """Return ρ = ‖p‖/‖p_mm‖ for a point p."""
     return float(norm(p)) / cone.constants.norm
 
 

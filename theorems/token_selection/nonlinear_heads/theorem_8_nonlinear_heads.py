@@ -147,7 +147,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points, radius_index = sublevel_points(problem, mixing, sets, headed, rhos, rng)
     yield from in_sublevel_sets(problem, mixing, sets, headed, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
-        # At the radii of the spheres, the gradient of a kernel with the textbook rounding error consists of rounding
+        # At the radii of the spheres, a gradient that a kernel computes by the textbook formulas consists of rounding
         # errors.
         return
     if not kappa < LARGEST_KAPPA:
@@ -186,16 +186,16 @@ def in_sublevel_sets(
     ray = sets.norm * (rhos[:, None] * sets.solutions[0].svm.direction)
     p, rho, options = exact(points), rhos[radius_index], {"points": "point of a sublevel set"}
 
-    # a ≥ ρ − κ.
+    # The margin a of p: a ≥ ρ − κ.
     least = least_margin(mixing, problem, kappa, rhos, ray)[radius_index]
     yield at_least(MARGIN, Form.EFFECTIVE, set_margins(mixing, problem, p), least, **options)
 
-    # ⟨p, p̄_α⟩/(ρ‖p_mm‖) ≥ 1 − κ/ρ for the p_α of some choice α with Θ_α ≥ Θ − κ/R.
+    # The direction: ⟨p, p̄_α⟩/(ρ‖p_mm‖) ≥ 1 − κ/ρ for the solution p_α of some choice α with Θ_α ≥ Θ − κ/R.
     allowed = allowed_choices(sets, least, p)
     near = nearest(sets, allowed, p)
     yield at_least(DISTANCE, Form.EFFECTIVE, near / rho, least / rho, **options)
 
-    # ⟨p, p̄_α⟩/‖p_mm‖ ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(R p̄_mm) − L_*).
+    # The bound from the duals w: ⟨p, p̄_α⟩/‖p_mm‖ ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(R p̄_mm) − L_*).
     edge = excess_of(headed, problem, mixing, ray, FROM_DUALS, Form.EFFECTIVE) + np.log(exact(problem.n))
     bound = dual_bound(problem, mixing, sets, allowed, least) - edge[radius_index]
     useful = bound > 0
@@ -215,11 +215,12 @@ def minimiser_claims(
     least = least.widen(2 * excess_rounding(problem, mixing, ray))
     allowed = allowed_choices(sets, least, p)
     duals = dual_bound(problem, mixing, sets, allowed, least) - value - np.log(exact(problem.n))
-    # ‖p̄ − p̄_α‖²/2 equals 1 − cos and has no cancellation.
+    # For unit vectors ‖p̄ − p̄_α‖²/2 equals 1 − cos(p, p_α), and computing it involves no cancellation.
     deviations = np.sum(((p / length)[:, None] - towards(sets)) ** 2, axis=-1) / 2
     deviation = np.min(np.where(allowed, deviations, np.inf), axis=-1)
 
-    # 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ; at the last radius κ/ρ is at most 10⁻⁶.
+    # The bounds on the path: 1 − cos ≤ κ/ρ and 1 − cos ≤ (log n(L(p') − L_*) + ρ − D)/ρ, see theorem_8; at the last
+    # radius κ/ρ is at most 10⁻⁶.
     bound = 1 - np.maximum(least, duals) * norm(with_rounding(sets.choices[0].p)) / length[:, 0]
     yield at_least(PATH_DISTANCE, Form.LIMIT, bound, deviation, why=EXPONENT_ROUNDING, points="minimiser on a sphere")
     yield at_least(PATH_LIMIT, Form.LIMIT, REACHED, deviation[len(rhos) - 1 :: len(rhos)], points="solution")
@@ -263,7 +264,7 @@ def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.
     Θ_α is the largest margin for the choice α.
     """
     best = sets.choices[0].norm_squared
-    # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.
+    # The difference 1 − Θ_α/Θ is computed without cancellation as x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)².
     x = with_rounding([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
     length = norm(p, axis=1) / norm(with_rounding(sets.choices[0].p))
     return np.asarray(possibly_at_least((length - least)[:, None], length[:, None] * (x / (1 + np.sqrt(1 - x)))))

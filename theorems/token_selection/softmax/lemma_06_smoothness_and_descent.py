@@ -240,7 +240,10 @@ def _model(
 def _run(
     problem: Problem, start: Float64[np.ndarray, "d"], log_sharp: Bounded, under_test: Implementation
 ) -> Generator[Claim, None, Float64[np.ndarray, "t d"]]:
-    """Claim that the run under test has the requested start and steps, and return its iterates for η = 1/L̂."""
+    """Claim that the run under test has the requested start and steps, and return its iterates for η = 1/L̂.
+
+    L̂ is the sharper Lipschitz constant of Lemma 6.
+    """
     steps = affordable(problem, STEPS, ENTRIES)
     log_step, gradient = -_log_unit(log_sharp), under_test[scaled_gradient]
     run = under_test[gradient_descent](problem, start, steps=steps, log_step=log_step, gradient=gradient)
@@ -277,11 +280,11 @@ def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) ->
 
 
 def _sum_of_decreases(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
-    """Claim η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t, with η = 1/L̂.
+    """Claim η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ_i ℓ(max_t γ_it)) for every t, with η = 1/L̂.
 
-    p(0) is the point with index ``first``. Rounding makes a computed step Δ differ from −η∇L. By the descent lemma L
-    decreases by at least −⟨∇L, Δ⟩ − ‖Δ‖²/(2η) = (η/2)‖∇L‖² − ‖Δ + η∇L‖²/(2η), so the squares of Δ + η∇L are added to
-    the bound.
+    L̂ is the sharper Lipschitz constant of Lemma 6, and p(0) the point with index ``first``. Rounding makes a computed
+    step Δ differ from −η∇L. By the descent lemma L decreases by at least −⟨∇L, Δ⟩ − ‖Δ‖²/(2η) = (η/2)‖∇L‖² − ‖Δ +
+    η∇L‖²/(2η), so the squares ‖Δ + η∇L‖² are added to the bound.
     """
     log_unit, problem = _log_unit(log_sharp), at.problem
     run = at.points[first:]

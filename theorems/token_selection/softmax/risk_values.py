@@ -38,7 +38,7 @@ def risk_values(case: Case, at: AttentionAt, under_test: Implementation, rng: np
     problem, n = case.problem, case.problem.n
     yield equal(IS_THE_MEAN_LOSS, risk_of(at, under_test, IS_THE_MEAN_LOSS, Form.EXACT), at.risk)
     if under_test.textbook_eps:
-        # For a kernel with the textbook rounding error, L(p) − L_α is all rounding error where the softmax saturates.
+        # From the weights of a kernel, L(p) − L_α is all rounding error where the softmax saturates.
         return
     reported, expected, differences = [], [], []
     for alpha in (case.chosen_tokens, rng.integers(problem.T, size=n)):
