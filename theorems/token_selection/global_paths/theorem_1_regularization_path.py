@@ -156,22 +156,23 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Then the regularization path p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm. Write Θ = 1/‖p_mm‖, ρ = RΘ.
 
-    **Effective.** Let κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)) with c_max, c_min bounds of |ℓ'| on the score range
-    and Γ_max, Γ_min the extreme gaps γ_i,opt − γ_it. For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm) has all
-    margins (k_i,opt − k_it)·p ≥ ρ − κ and cos(p, p_mm) ≥ 1 − κ/ρ. *Derivation.* With the softmax weights s_it put δ_i =
-    Σ_t s_it (γ_i,opt − γ_it); the mean value theorem gives c_min δ_i ≤ ℓ(γ_i,opt − δ_i) − ℓ(γ_i,opt) ≤ c_max δ_i. At R
-    p̄_mm every margin is ≥ ρ, so s_it ≤ e^{−ρ} and L − L_opt ≤ c_max Γ_max (T−1) e^{−ρ}. At p let a be the smallest
-    margin, in input i: then 1 − s_i,opt ≥ e^{−a}/(1 + e^{−a}) ≥ e^{−max(a,0)}/2, so L − L_opt ≥ c_min Γ_min
-    e^{−max(a,0)}/(2n). Together max(a, 0) ≥ ρ − κ > 0, hence a ≥ ρ − κ. Now p/a is feasible for the SVM, and p_mm is
-    the projection of 0 onto the feasible set: ⟨p/a, p_mm⟩ ≥ ‖p_mm‖². So cos ≥ a‖p_mm‖/‖p‖ ≥ a/ρ ≥ 1 − κ/ρ.
+    **Effective.** Let κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)) with c_max, c_min bounds of |ℓ'| on the score
+    range and Γ_max, Γ_min the extreme gaps γ_i,opt − γ_it. For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm) has
+    all margins (k_i,opt − k_it)·p ≥ ρ − κ and cos(p, p_mm) ≥ 1 − κ/ρ.
+    *Derivation.* With the softmax weights s_it put δ_i = Σ_t s_it (γ_i,opt − γ_it); the mean value theorem gives
+    c_min δ_i ≤ ℓ(γ_i,opt − δ_i) − ℓ(γ_i,opt) ≤ c_max δ_i. At R p̄_mm every margin is ≥ ρ, so s_it ≤ e^{−ρ} and
+    L − L_opt ≤ c_max Γ_max (T−1) e^{−ρ}, L_opt the risk of selecting opt. At p let a be the smallest margin, in input
+    i: then 1 − s_i,opt ≥ e^{−a}/(1 + e^{−a}) ≥ e^{−max(a,0)}/2, so L − L_opt ≥ c_min Γ_min e^{−max(a,0)}/(2n). Together
+    max(a, 0) ≥ ρ − κ > 0, hence a ≥ ρ − κ. Now p/a is feasible for the SVM, and p_mm is the projection of 0 onto
+    the feasible set: ⟨p/a, p_mm⟩ ≥ ‖p_mm‖². So cos ≥ a‖p_mm‖/‖p‖ ≥ a/ρ ≥ 1 − κ/ρ.
 
     **Effective, from the duals.** Let j run over the pairs (i, t) with t ≠ opt_i, and let λ_j be the duals of p_mm and
     a_j the margins of p. With c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it), w_j = λ_j/Σλ, x = (T−1)e^{−(ρ−κ)} and b of
-    :func:`theorems.rounding.approximations.bend`, which is 0 where ℓ is convex: ‖p‖Θ cos(p, p_mm) ≥ Σ_j w_j
-    log(c_j/w_j) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt). *Derivation.* Input i loses δ_i ≤ Γ_i min(x, 1),
-    Γ_i the range of its scores, so n(L − L_opt) ≥ Σ c_j s_j e^{−b min(x,1)} (convexity, or
-    :meth:`.loss.Loss.steepening`), and s_j ≥ e^{−a_j}/(1 + x). Jensen's inequality: log Σ c_j e^{−a_j} ≥ −Σ w_j a_j + Σ
-    w_j log(c_j/w_j), and Σ λ_j a_j = ⟨p_mm, p⟩, Σλ = ‖p_mm‖² are KKT.
+    :func:`theorems.rounding.approximations.bend`, which is 0 where ℓ is convex:
+    ‖p‖Θ cos(p, p_mm) ≥ Σ_j w_j log(c_j/w_j) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt).
+    *Derivation.* Input i loses δ_i ≤ Γ_i min(x, 1), Γ_i the range of its scores, so n(L − L_opt) ≥ Σ c_j s_j e^{−b
+    min(x,1)} (convexity, or :meth:`.loss.Loss.steepening`), and s_j ≥ e^{−a_j}/(1 + x). Jensen's inequality: log Σ c_j
+    e^{−a_j} ≥ −Σ w_j a_j + Σ w_j log(c_j/w_j), and Σ λ_j a_j = ⟨p_mm, p⟩, Σλ = ‖p_mm‖² are KKT.
 
     **Limit.** Let F_ρ be the function of a tangent y that the path minimises on the sphere
     (:mod:`theorems.curves.reduced_program`). On the path, 1 − cos ≤ (F_ρ(y') − D)/ρ for *every* tangent y', D = Σ w_j
