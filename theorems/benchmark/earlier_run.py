@@ -103,8 +103,8 @@ def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path
 def rows_of(report: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int | None]]:
     """Return the numbers of iterations in a run's JSON, by data and rule, each with its name.
 
-    They are the numbers of iterations to each level; for generated problems, the quartiles of these numbers, and the
-    number of problems that do not reach the level.
+    The numbers are those to each level; for generated problems, the quartiles of these numbers, and the number of
+    problems that do not reach the level.
 
     Raises:
         KeyError, TypeError, ValueError: ``report`` does not have the form of the JSON of ``theorems bench``.

@@ -1,9 +1,9 @@
 """The number of iterations that a rule needs until its direction is, and stays, near the limit direction.
 
-The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects. It is the
-solution of least norm, in the norm that theory names for the rule, such as ‖p‖_q for mirror descent; if theory names
-none, it is p_mm, the solution of least ‖p‖_2. With several inputs or unequal scores the selected tokens may be only
-locally optimal (Theorem 3), and a rule with long steps may select other tokens.
+The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects. The norm that
+this solution minimises is the one that theory names for the rule, such as ‖p‖_q for mirror descent; if theory names
+none, the limit is p_mm, the solution of least ‖p‖_2. With several inputs or unequal scores the selected tokens may be
+only locally optimal (Theorem 3), and a rule with long steps may select other tokens.
 """
 
 from __future__ import annotations

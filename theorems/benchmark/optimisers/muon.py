@@ -2,8 +2,8 @@
 
 The factor U Vᵀ is computed by a singular value decomposition in place of Newton and Schulz's iteration; Nesterov's
 correction is left out. Where a prompt p is trained, B is a single column, U Vᵀ = B/‖B‖, and the rule is *normalized
-gradient descent with momentum*. The two rules differ where W is trained (data with queries), because its gradient is a
-matrix.
+gradient descent with momentum*. Muon and normalized gradient descent differ where W is trained (data with queries),
+because the gradient in W is a matrix.
 
 The weight of a gradient in B decays like μᵗ. If ∇L vanishes faster, as it does with long steps (η Θ > log 1/μ, Θ the
 margin), the oldest gradients dominate for ever and determine the direction.

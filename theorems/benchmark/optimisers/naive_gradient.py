@@ -2,8 +2,9 @@
 
 s = softmax(Kp), and ∇L = (1/n) Σ ℓ'(γᵀs) Kᵀ(diag(s) − s sᵀ) γ. Once a weight is nearly 1, γ − γᵀs is a difference of
 nearly equal numbers and consists of rounding errors alone; after normalization these errors have the length of a step.
-The other rules take the gradient without cancellation (:func:`reference_attention.risk.scaled_gradient`), so
-``naive-normalized-ETA`` and ``normalized-ETA`` differ only in arithmetic.
+All other rules of ``theorems bench`` take the gradient without cancellation
+(:func:`reference_attention.risk.scaled_gradient`), so ``naive-normalized-ETA`` and ``normalized-ETA`` differ only in
+arithmetic.
 
 Limit: none is proven; float64 gives no direction once weights are within 2⁻⁵³ of 0 and 1.
 """

@@ -143,7 +143,10 @@ class Region:
         return np.asarray(self.noise(norms) < 1.0)
 
     def noise(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return 8 (d + 8) eps R B, eight times the rounding error of an exponent R a_it, at radii R = ``norms``."""
+        """Return 8 (d + 8) eps R B, eight times the rounding error of R times a margin, at the radii R = ``norms``.
+
+        B is the largest norm of a key difference, :attr:`.Costs.reach`.
+        """
         return 8 * (self.costs.problem.d + 8) * EPS * norms * self.costs.reach
 
     def hunt_points(

@@ -165,8 +165,8 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     on, L(Rx*) < L(Rx) for *every* x ∈ D_δ(q): p̄(R) has norm at most R_q or is δ away from q. (The paper's footnote,
     that Lemma 8 may be applied uniformly because its radius depends only on the margin difference, needs this repair:
-    the radius depends on θ⁻ − μ as well, which for directions near q is bounded below only once δ is small.) Both cases
-    are one argument, with μ = 0 in (B).
+    the radius depends on θ⁻ − μ as well, which for directions near q is bounded below only once δ is small.) This one
+    argument proves both (A1) and (B), with μ = 0 in (B).
 
     If moreover the cone lies in D_{δ'}(q), δ' = min(θ⁻ − μ, 2θ)/(4B), and R0 ≥ log(2T S_high/w)/(θ⁻ − μ − 2Bδ'), the
     risk is above L_α on all of it, and comparing with R x*: ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ') → ∞. In that
@@ -181,7 +181,7 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **In float64.** The bounds on L(Rx) and L(Rx*) hold at every radius, without the factor 2: (A1), (B) as displayed,
     in (A2) n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T with θ⁺ the least margin of x* over lower-scoring tokens.
-    They are tried from R = 1/θ on; the risks are compared beyond R_q, at the radii that float64 resolves
+    These bounds are tried from R = 1/θ on; the risks are compared beyond R_q, at the radii that float64 resolves
     (:func:`.directional_risk.resolved_radii`). Where q is so close to an LMM direction that float64 does not resolve
     the risks beyond R_q, only the exact construction, these bounds and the path are claimed.
 
@@ -240,8 +240,8 @@ def beaten_by_direction_claims(
 ) -> Iterator[Claim]:
     """Yield the claims of cases (A1) and (B), in which the direction x* has a lower risk than the neighbourhood of q.
 
-    They are L(Rx*) < L(Rx) for all x in the neighbourhood and R > R_q, and the bounds of both risks, which are claimed
-    also at radii below R_q.
+    The claims are L(Rx*) < L(Rx) for all x in the neighbourhood and R > R_q, and the bounds of L(Rx*) and L(Rx), also
+    at radii below R_q. (Symbols: see :class:`.Region`.)
     """
     costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond = region.nearer, region.beyond
@@ -272,8 +272,8 @@ def beaten_by_point_claims(
 ) -> Iterator[Claim]:
     """Yield the claims of case (A2), in which the point R* x* has a lower risk than the neighbourhood of q.
 
-    They are L(R* x*) < L_α, L(Rx) > L(R* x*) for all x in the neighbourhood and R > R_q, and the bounds of both risks,
-    which are claimed also at radii below R_q.
+    The claims are L(R* x*) < L_α, L(Rx) > L(R* x*) for all x in the neighbourhood and R > R_q, and the bounds of L(Rx*)
+    and L(Rx), also at radii below R_q. (Symbols: see :class:`.Region`.)
     """
     costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond, theta = region.nearer, region.beyond, with_unit_rounding(region.better.margin)

@@ -102,8 +102,7 @@ MOST_DRIFT = 0.25
 is the risk of selecting the optimal tokens.
 """
 FLOW_RELATIVE = 1e-12
-"""The relative tolerance of the flow's solver. It is small, because the offset of p from the ray of p_mm is compared.
-"""
+"""The relative tolerance of the flow's solver, small because the offset of p from the ray of p_mm is compared."""
 NEARLY = 1e-2
 """The largest E at which the offset from the ray of p_mm is compared, where E is the bound of
 :func:`.log_coefficient_change`: how far logarithms of coefficients in ∇L are from those of their exponential

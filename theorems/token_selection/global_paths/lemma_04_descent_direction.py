@@ -58,8 +58,9 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Derivation. −⟨∇L(p), p_mm⟩ = (1/n) Σ_i |ℓ'_i| Cov_{s_i}(h, γ) with h_t = k_t·p_mm. As γ takes two values only,
     Cov(h, γ) = gap s_opt (1 − s_opt) (h_opt − h̄), h̄ the s-average of h over the other tokens, and h_opt − h_t ≥ 1 for
-    each of them. The right side is positive at every p. With T = 2 and all margins 1 the two sides are equal up to
-    rounding. Both are divided by the gradient's scale e^{log_scale}, so they can be compared at any norm of p.
+    each of them. The right side is positive at every p. With T = 2 and all margins 1 the left and the right side are
+    equal up to rounding. Both sides are divided by the gradient's scale e^{log_scale}, so that they can be compared at
+    any norm of p.
     """
     problem = case.problem
     solution = solve_att_svm(problem, problem.optimal, under_test, DESCENT, Form.EFFECTIVE).p

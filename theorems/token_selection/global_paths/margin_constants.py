@@ -98,7 +98,7 @@ class MarginConstants:
 
     @cached_property
     def spread(self) -> Numbers:
-        """The constant K = log(N c_max Γ_max / (c_min Γ_min)), N = n(T − 1), which is κ − log 2."""
+        """The constant K = log(N c_max Γ_max / (c_min Γ_min)), which is κ − log 2 (symbols: see the class)."""
         count = np.log(exact(self.problem.n * (self.problem.T - 1)))
         slopes = self.log_slopes[0] - self.log_slopes[1]
         return count + slopes + (np.max(self.log_gaps) - np.min(self.log_gaps))
@@ -110,17 +110,17 @@ class MarginConstants:
 
     @cached_property
     def edge(self) -> Numbers:
-        """The margin log((T − 1)A) of p beyond which −⟨∇L, p_mm⟩ > 0."""
+        """The margin log((T − 1)A) of p beyond which −⟨∇L, p_mm⟩ > 0; A is the largest margin of p_mm."""
         return np.log(exact(self.problem.T - 1)) + np.log(self.widest)
 
     @cached_property
     def region(self) -> Numbers:
-        """The margin log(2(T − 1)A) of p beyond which Aq ≤ ½, where q = (T − 1) e^{−m} for the margin m."""
+        """The margin log(2(T − 1)A) of p beyond which −⟨∇L, p_mm⟩ ≥ Ω/2 (symbols: see the class)."""
         return self.edge + np.log(exact(2.0))
 
     @cached_property
     def needed(self) -> Numbers:
-        """The margin κ + log(2(T − 1)A) of a start from which gradient descent keeps margins above log(2(T − 1)A).
+        """The margin of a start, κ + log(2(T − 1)A), from which gradient descent stays in the region of :attr:`region`.
 
         Raises:
             Undecided: the margin is beyond what floats resolve.
@@ -140,27 +140,33 @@ class MarginConstants:
         return (self.problem.T - 1) * np.exp(-m)
 
     def stretch(self, m: Any) -> Numbers:
-        """Return 1 + q, an upper bound of ‖∇L‖/(max‖g‖ Ω) at points of margin m."""
+        """Return 1 + q, an upper bound of ‖∇L‖/(max‖g‖ Ω) at points of margin m (symbols: see the class)."""
         return 1 + self.odds_bound(m)
 
     def lag(self, m: Any) -> Numbers:
-        """Return K + log(1 + q), the most by which −⟨∇L, p⟩/Ω may exceed m at points p of margin m."""
+        """Return K + log(1 + q), an upper bound of −⟨∇L, p⟩/Ω − m at points p of margin m (symbols: see the class)."""
         return self.spread + np.log1p(self.odds_bound(m))
 
     def share(self, m: Any) -> Numbers:
-        """Return 1 − Aq, a lower bound of −⟨∇L, p_mm⟩/Ω at points of margin m."""
+        """Return 1 − Aq, a lower bound of −⟨∇L, p_mm⟩/Ω at points of margin m (symbols: see the class)."""
         return 1 - self.widest * self.odds_bound(m)
 
     def correlation(self, p: Any, m: Any) -> Numbers:
-        """Return 1 + π(p) = (1 + (K + log(1 + q))/ρ)/(1 − Aq), ρ = ‖p‖/‖p_mm‖, at points p of margin m."""
+        """Return 1 + π(p), an upper bound of ⟨∇L, p̄⟩/⟨∇L, p̄_mm⟩ at points p of margin m.
+
+        1 + π(p) = (1 + (K + log(1 + q))/ρ)/(1 − Aq), with ρ = ‖p‖/‖p_mm‖ and the symbols of the class.
+        """
         return (1 + self.lag(m) * self.length / norm(p, axis=-1)) / self.share(m)
 
     def climb(self, m: Any) -> Numbers:
-        """Return Θ(1 − Aq)/(max‖g‖(1 + q)), a lower bound of ⟨Δ, p̄_mm⟩/‖Δ‖ for a step Δ along −∇L at margin m."""
+        """Return Θ(1 − Aq)/(max‖g‖(1 + q)), a lower bound of ⟨Δ, p̄_mm⟩/‖Δ‖ for a step Δ along −∇L at margin m.
+
+        The symbols are those of the class.
+        """
         return self.share(m) / (self.length * self.reach * self.stretch(m))
 
     def log_growth(self, log_step: Any) -> Numbers:
-        """Return log β, the growth of e^m per step of gradient descent with step size η, from log η = ``log_step``.
+        """Return log β from the logarithm of the step size η; e^m grows by at least β per step of gradient descent.
 
         β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))², and m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt).
         """

@@ -41,7 +41,7 @@ OPTIMISER_PREMISES = (ON_THE_SPHERE, IS_LOWEST)
 """The names of the premises that the optimiser's points are minimisers."""
 
 RADII = 2
-"""Number of radii at which the optimiser is run: the first and the middle radius of the followed path."""
+"""The number of radii at which the optimiser is run: the first and the middle radius of the path that is followed."""
 
 
 @dataclass(frozen=True, eq=False)

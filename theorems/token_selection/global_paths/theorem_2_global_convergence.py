@@ -318,8 +318,8 @@ def climb_bound(problem: Problem, log_beta: Any, steps: Any) -> Numbers:
 def correlation_deficit(norms: Any, lengths: Any, lag: Any) -> Any:
     """Return the most by which ⟨p(t) − p(b), p̄_mm⟩ falls short of ‖p(t)‖ − ‖p(b)‖ for n = 1, for every t.
 
-    This is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ_{b≤s<t} ‖p(s+1) − p(s)‖²/(2(‖p(s)‖ + λ)), with λ = ``lag`` = ‖p_mm‖
-    log(T−1). Here b = 0, or b = 1 where ‖p(0)‖ + λ = 0: the first step of such a start is along p_mm itself.
+    This deficit is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ_{b≤s<t} ‖p(s+1) − p(s)‖²/(2(‖p(s)‖ + λ)), with λ = ``lag`` =
+    ‖p_mm‖ log(T−1). Here b = 0, or b = 1 where ‖p(0)‖ + λ = 0: the first step of such a start is along p_mm itself.
     """
     shifted = norms + lag
     positive = value_of(shifted)[:-1] > 0

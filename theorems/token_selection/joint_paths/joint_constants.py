@@ -147,12 +147,15 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def bound(self) -> Numbers:
-        """The upper bound B = F/(rν) of q_S, the largest q_i = 1 − s_iα of a support i."""
+        """The upper bound B = F/(rν) of the largest 1 − s_iα at a support i, with the :attr:`deficit` F.
+
+        ν is the constant of Assumption C.
+        """
         return self.deficit / (exact(self.r) * self.setup.nu)
 
     @cached_property
     def head_loss(self) -> Numbers:
-        """The upper bound (F/r + BΔ)/Γ of 1 − cos(v, v_mm) by item 5, valid if it is at most 1."""
+        """The upper bound (F/r + BΔ)/Γ of 1 − cos(v, v_mm), valid if it is at most 1 (item 5 of the module)."""
         return (self.deficit / self.r + self.bound * self.setup.spread) / self.setup.margin
 
     @cached_property
@@ -173,7 +176,7 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def floors(self) -> Numbers:
-        """The lower bounds of the margins R m_i by items 4 and 6 (−inf where there is no bound), (n,)."""
+        """The lower bounds of the margins R m_i by items 4 and 6 of the module (−inf where there is none), (n,)."""
         return log_odds(self.other_bounds)
 
     def pairs(self, rng: np.random.Generator) -> Pairs:
@@ -229,7 +232,7 @@ class Pairs:
 class LimitBounds:
     """Bounds of the distances of a minimiser's margins, direction and head from their limits.
 
-    They are those of the module's docstring, section *Limit*, whose notation is used.
+    The bounds are those of the module's docstring, section *Limit*, whose notation is used.
 
     Attributes:
         minimiser: the pair (v, p) of least risk.
@@ -255,7 +258,7 @@ class LimitBounds:
 
     @cached_property
     def cosine(self) -> Numbers:
-        """The lower bound of ⟨p, p̄_relax⟩/R that follows from the bounds of the margins by item 7."""
+        """The lower bound of ⟨p, p̄_relax⟩/R that follows from the margins' bounds by item 7 of the module."""
         return target_bound(self.minimiser.setup, self.floors, self.minimiser.margins, self.minimiser.R)
 
     @property
@@ -305,7 +308,7 @@ class LimitBounds:
     def _deficit(self) -> float:
         """The deficit F, an upper bound of rΓ − min_i Y_i v·x_i^p, from the minimiser's own risk L.
 
-        It is log n + log L + rΓ, up to terms that vanish with L.
+        F is log n + log L + rΓ, up to terms that vanish with L.
         """
         return math.log(self.minimiser.setup.joint.tokens.shape[0]) + self.minimiser.log_risk
 

@@ -51,7 +51,7 @@ SELECTED = 16.0
 class JointMinimiser:
     """The pair (r v̄_mm + w, p) of least risk that the implementation under test finds at ‖p‖ ≤ R, ‖v‖ ≤ r(R).
 
-    The competitors, to which its risk is compared, are the pairs (r v̄_mm, R p̄_c) with the prompts R p̄_c of
+    The competitors, to which the pair's risk is compared, are the pairs (r v̄_mm, R p̄_c) with the prompts R p̄_c of
     :func:`.joint_setup.competitors`. Γ is the label margin of v_mm, z_it = Y_i x_it.
 
     Attributes:

@@ -34,7 +34,7 @@ here.
 
 
 NEGLIGIBLE, NOTHING = 600.0, 2.0**-860
-"""The first is an exponent u whose e^{−u} is negligible, the second a number above e^{−600}."""
+"""NEGLIGIBLE is an exponent u whose e^{−u} is negligible, and NOTHING is a number above e^{−600}."""
 SERIES = 2.0**-40
 """The y = e^{−u} below which log(log(1 + y)/y), part of log ℓ(u), is computed as −y/2, since the term in y² is below
 the rounding of float64.
@@ -178,7 +178,7 @@ class SublevelSet:
             chosen[: rays // 2] = rng.integers(max(0, len(w) - 40), len(w), size=rays // 2)
             origin_w, origin_p = w[chosen], p[chosen]
         points = self.points(w[1:], p[1:])
-        # The competitor belongs to the set, and may be the only pair of which float64 can decide this.
+        # The competitor belongs to the set, and may be the only pair that float64 can show to belong to it.
         return Points.together([self.start, points.where(np.asarray(points.value <= self.start.value))])
 
     def _directions(

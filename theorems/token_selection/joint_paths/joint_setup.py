@@ -77,7 +77,7 @@ class JointSetup:
 
     @cached_property
     def slack(self) -> Numbers:
-        """The slacks slack_i = v̄_mm·z_iα − Γ ≥ 0, (n,)."""
+        """The slacks slack_i = v̄_mm·z_iα − Γ ≥ 0 of the inputs, with z_iα = Y_i x_iα and the label margin Γ, (n,)."""
         return with_roundings(self.joint.svm.slack, 6)
 
     @cached_property
@@ -87,7 +87,7 @@ class JointSetup:
 
     @cached_property
     def sides(self) -> Numbers:
-        """The differences of tokens z_iα − z_it, (n, T, d)."""
+        """The differences z_iα − z_it of signed tokens z_it = Y_i x_it, (n, T, d)."""
         return exact(self.joint.chosen_tokens)[:, None] - self.joint.tokens
 
     @cached_property
@@ -97,26 +97,26 @@ class JointSetup:
 
     @cached_property
     def drops(self) -> Numbers:
-        """The drops δ_it = v̄_mm·(z_iα − z_it), (n, T)."""
+        """The drops δ_it = v̄_mm·(z_iα − z_it) of outputs from α to other tokens, with z_it = Y_i x_it, (n, T)."""
         return self.sides @ self.u
 
     @cached_property
     def spread(self) -> Numbers:
-        """The constant Δ, the largest ‖z_iα − z_it‖ over the supports i."""
+        """The constant Δ, the largest ‖z_iα − z_it‖ over the supports i of v_mm, with z_it = Y_i x_it."""
         return np.max(np.linalg.norm(self.sides[self.joint.svm.support], axis=-1))
 
     @cached_property
     def largest_drops(self) -> Numbers:
-        """The largest drop D_i = max_t δ_it ≥ 0 of each input, (n,)."""
+        """The largest drop D_i = max_t δ_it ≥ 0 of each input, where δ_it are the :attr:`drops`, (n,)."""
         return np.max(np.where(self.joint.others, np.maximum(self.drops, 0.0), 0.0), axis=1)
 
     @cached_property
     def smallest_drops(self) -> Numbers:
-        """The smallest drop d_i = min_t δ_it of each input over the tokens t ≠ α_i, (n,)."""
+        """The smallest drop d_i = min_t δ_it, t ≠ α_i, of each input, where δ_it are the :attr:`drops`, (n,)."""
         return np.min(np.where(self.joint.others, self.drops, np.inf), axis=1)
 
     def margins(self, p: Float64[np.ndarray, "*b k"]) -> Numbers:
-        """Compute the margins min_t (k_iα − k_it)·p, (*b, n)."""
+        """Return the margins min_t (k_iα − k_it)·p of prompts (*b, k), (*b, n)."""
         rows = np.vecdot(self.rows, p[..., None, None, :])
         return np.min(np.where(self.joint.others, rows, np.inf), axis=-1)
 

@@ -1,8 +1,8 @@
 """The premises of a run of joint descent: its start, and that head and prompt take a normalized step at every iterate.
 
 The loop under test is given the functions for the softmax, for the gradient in the prompt (with the scores Y_i x_it·v
-of the current head v) and for the gradient in the head. Its steps are compared with these gradients at its own
-iterates, and the gradient in the head is compared with its formula.
+of the current head v) and for the gradient in the head. The steps of the run are compared with these gradients at the
+run's own iterates, and the gradient in the head is compared with its formula.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3.
 """

@@ -69,7 +69,7 @@ SOLVED = 1e-6
 one.
 """
 DEPENDENT = 2.0**-40
-"""The least ratio to the largest singular value at which a singular value of G, the rows of p_mm's neighbours, counts
+"""The least share of the largest singular value of G, the rows of p_mm's neighbours, at which a singular value counts
 as nonzero.
 
 Much smaller singular values are rounding errors, which a pseudo-inverse omits. If there are any, the error bound of the
@@ -113,8 +113,9 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     - cos(p, p_mm) ≥ log(1/B − 1)/(RΘ) if that is positive,
     - 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ if that is at most 1.
 
-    Derivation: :mod:`.joint_constants`. It sharpens log(2n) to log n + o(1), 2M to D and Δ, and needs no sign of the
-    margin. With r ≥ e^{RΘ}, B = O(e^{−RΘ}) and the margins are Θ − O(1)/R. Losses are compared as log L + rΓ.
+    Derivation: :mod:`.joint_constants`. It sharpens the paper's log(2n) to log n + o(1) and its 2M, M = max ‖x_it‖, to
+    D and Δ; the margin may have either sign. With r ≥ e^{RΘ}, B = O(e^{−RΘ}) and the margins are Θ − O(1)/R. Losses are
+    compared as log L + rΓ.
 
     **Limit.** Minimisers have these limits however r and R are related: they are followed along r = R, r = e^{RΘ/2} and
     r = e^{RΘ}/D to RΘ = 10⁸, where 1 − cos(p, p_mm) is bounded by 10⁻⁶ (:mod:`.joint_constants`). At R p̄_mm an output

@@ -1,19 +1,21 @@
 """The constant κ of L3 in Lemma 7: the smaller of two upper bounds of the least κ that satisfies an inequality.
 
-Given weights ω⁻ ≤ ω ≤ ω⁺ and duals λ̂ > 0, Σ λ̂ = 1, on a support S, and numbers Ω ≥ 0 and B(κ) ≥ 0, κ has to satisfy
+Given weights ω⁻ ≤ ω ≤ ω⁺ and duals λ̂ > 0, Σ λ̂ = 1, on a support S, a number Ω ≥ 0 and a sum B(κ) ≥ 0 over harmful
+tokens with margins m and constants ρ, μ, w (as in :mod:`.local_constants`), κ has to satisfy
   Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ)    for all y with Σ λ̂y = 0,    B(κ) = Σ ω⁺ (max(ρμ, κ)m + ρw).
 
 1. *One constraint with y ≤ 0.* Some s in S has y_s ≤ 0, so its term is at least ω⁻_s κ; the terms of the other
 constraints are at least −ω⁺ e^{−κ−1}. It is enough that for every s
      ω⁻_s κ ≥ (Σ_{S∖s} ω⁺ + Ω) e^{−κ−1} + B(κ).
 2. *Duality.* For every τ > 0 the left side is at least Σ_S min_y [ω e^{−y}(κ − y) + τλ̂y]. The minimum is at
-   (κ+1−y)e^{−y} = τλ̂/ω, that is y = κ + 1 − W with W = W_Lambert(τλ̂e^{κ+1}/ω), and is τλ̂(κ + 2 − W − 1/W). It
-   is concave in ω, hence smallest at ω⁻ or ω⁺. With τ = e^{z−κ−1}, W = ω_Wright(z + log(λ̂/ω)), it is enough that
+   (κ+1−y)e^{−y} = τλ̂/ω, that is y = κ + 1 − W with Lambert's function W = W_Lambert(τλ̂e^{κ+1}/ω), and is τλ̂(κ + 2 − W −
+   1/W). This minimum is concave in ω, hence smallest at ω⁻ or ω⁺. With τ = e^{z−κ−1}, W = ω_Wright(z + log(λ̂/ω)), where
+   Wright's function is ω_Wright(x) = W_Lambert(e^x), it is enough that
      κ ≥ Σ λ̂ max_{ω⁻,ω⁺}(W + 1/W) − 2 + e^{−z}(Ω + e^{κ+1} B(κ))    for some z.
    For weights proportional to the duals this gives κ = 0.
 
-κ is the smaller of the two, minimised over z; any z proves the bound. κ is used in L3 of Lemma 7, where these sums
-arise (:mod:`.local_constants`).
+κ is the smaller of the bounds of 1 and 2, the latter minimised over z; any z proves a bound. κ is used in L3 of Lemma
+7, where these sums arise (:mod:`.local_constants`).
 """
 
 from __future__ import annotations

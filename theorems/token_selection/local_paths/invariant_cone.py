@@ -56,8 +56,8 @@ from theorems.token_selection.local_paths.local_constants import Apex, LocalCons
 from theorems.token_selection.local_paths.log_sum_exp_minimiser import log_sum_exp_minimiser
 
 SLACK = 1 / 16
-"""The 1/16 in the conditions of the proof of invariance: the share of μ that the conditions keep in reserve near the
-boundary of the cone.
+"""The 1/16 in the conditions of the proof of invariance: the share of the opening μ that these conditions keep in
+reserve near the boundary of the cone.
 """
 
 SAFETY = 0.99

@@ -42,8 +42,8 @@ nPρ e^{ρ(1−ν)}, with (*) and y = ρ(x − (1−ν)), the difference of both
 * Neighbours have m = 1 and contribute ω e^{−y}(κ − y), because ρ(1 + π − x) = κ − y.
 * Other good tokens contribute, whatever x is, at least −ω⁺ e^{−κ−1} e^{−ρ(1−μ)(m−1)}; so do neighbours without
   a dual (m = 1). Ω is the sum of ω⁺ e^{−ρ(1−μ)(m−1)} over all good tokens outside the support.
-* Harmful tokens have x ≥ m − w and |(1+π)m − x| ≤ max(μ, κ/ρ)m + w. They subtract at most
-  B(κ) = Σ ω⁺ e^{−ρ(m−1−w)} (max(ρμ, κ)m + ρw).
+* Harmful tokens have x ≥ m − w and |(1+π)m − x| ≤ max(μ, κ/ρ)m + w. These tokens subtract at most B(κ) = Σ ω⁺
+  e^{−ρ(m−1−w)} (max(ρμ, κ)m + ρw).
 So L3 follows from Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ) for all y with Σ λ̂y = 0, which is (**), and
 :mod:`.correlation_constant` finds the least such κ. ω⁺, Ω and B decrease in ρ and ω⁻ increases, so κ
 decreases. For weights proportional to the duals κ = 0, so κ measures the deviation from such weights. For d = 1 both
@@ -221,12 +221,12 @@ class LocalConstants:
 
     @property
     def epsilon(self) -> float:
-        """The constant ε = min(½, δ)/2, by which the margins of p_mm may change in the paper's cone."""
+        """The constant ε = min(½, δ)/2, by which margins of p_mm may change in the paper's cone; δ is :attr:`delta`."""
         return min(0.5, self.delta) / 2
 
     @cached_property
     def base(self) -> Numbers:
-        """The lower bound b = min_good (m − w) of the margins x_it of good tokens in the cone."""
+        """The lower bound b of margins of good tokens (which score below α_i) in the cone: the least m_it − w_it."""
         return np.min(self.lowest[self.good])
 
     def bounds(self, rho: float) -> Bounds:
@@ -282,7 +282,7 @@ class LocalConstants:
         return bool(self._harm_ratio(rho, bounds) <= 0.5 and (rho * self.room[self.harmful] >= 1).all())
 
     def _harm_ratio(self, rho: float, bounds: Bounds) -> Numbers:
-        """Return H/(b ω_S), the share of the lower bound in L1 that the harmful tokens take away."""
+        """Return H/(b ω_S), the share of L1's bound that the harmful tokens take away (symbols: see the module)."""
         harmful = self.harmful
         if not harmful.any():
             return self._as_given(0.0)
@@ -337,7 +337,7 @@ class LocalConstants:
         return self.norm * self.base_rho
 
     def log_lower(self, rho: float) -> Numbers:
-        """Return log C⁻, the constant of the lower bound in L2, for ‖p‖ ≥ ρP ≥ base radius and every q of the cone."""
+        """Return log C⁻ of L2, −⟨∇L(p), q̄⟩ ≥ C⁻ max_i(1 − s_iα_i) for ‖p‖ ≥ ρP ≥ base radius and q in the cone."""
         bounds = self.bounds(rho)
         worst = np.min((bounds.log_low + np.logaddexp(0.0, bounds.log_u)[:, None])[self.good])
         stray = np.logaddexp.reduce(np.where(self.harmful, -rho * self.room, -np.inf), axis=1)
@@ -346,14 +346,14 @@ class LocalConstants:
         return np.log(self.base / (self.problem.n * self.norm)) + worst + log_share - np.log1p(beta)
 
     def log_upper(self, rho: float) -> Numbers:
-        """Return log C⁺, the constant of the upper bound in L2, for ‖p‖ ≥ ρP."""
+        """Return log C⁺ of L2, ‖∇L(p)‖ ≤ C⁺ max_i(1 − s_iα_i), for ‖p‖ ≥ ρP."""
         bounds = self.bounds(rho)
         with np.errstate(divide="ignore"):
             size = np.where(self.others, bounds.log_high + np.log(norm(self.rows, axis=-1)), -np.inf)
         return np.logaddexp.reduce(np.max(size, axis=1)) - np.log(self._as_given(self.problem.n))
 
     def log_descent(self, rho: float, *, axis: bool = False) -> Numbers:
-        """Return log(φ b ω_S/(nP)), the bound of L1 without the factor e^{−ρ(1−ν)}.
+        """Return the logarithm of φ b ω_S/(nP), the lower bound of L1 divided by e^{−ρ(1−ν)} (symbols: see the module).
 
         If ``axis`` is true, the bound is the one for q = p_mm, in which b = 1.
         """

@@ -350,7 +350,7 @@ def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
 def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]:
     """Return the function that yields the claims about a flow: bounds of its distance from the ray, and its limit.
 
-    They come from the cone that :func:`.cone_for_flow` chooses for the flow's start, or else from ``cone``.
+    The bounds come from the cone that :func:`.cone_for_flow` chooses for the flow's start, or else from ``cone``.
     """
 
     def claims(flow: Flow, goal: float) -> Iterator[Claim]:
@@ -363,7 +363,8 @@ def flow_claims(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
         bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(at.rho).tolist()])
         lateral = norm(at.deviation, axis=1) * at.rho
         error = solver_error(around, flow, np.maximum(bound, value_of(lateral)))
-        # The unit is the bound at the end of the flow; in one dimension, where this is 0, the width of the cone.
+        # Slacks are in units of the bound at the end of the flow; in one dimension, where this bound is 0, in units of
+        # the cone's width.
         unit = max(float(bound.max()), math.sqrt(2 * cone.constants.mu) * float(flow.norms[0]) / length)
         sides = bound, lateral.widen(error)
         yield at_least(FLOW_RATE, Form.EFFECTIVE, *sides, why=FLOW_SOLVER, scale=unit, points="record")

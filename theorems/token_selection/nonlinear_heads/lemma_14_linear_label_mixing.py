@@ -121,7 +121,7 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 class Sandwich:
-    """The two bounds of the prediction in Lemma 14's hypothesis, and the resulting bounds of the risk, at points p.
+    """The lower and upper bounds of the prediction in Lemma 14's hypothesis, and the resulting bounds of the risk.
 
     The notation is that of :func:`lemma_14`. *Mixed* inputs are the k inputs with a non-optimal token.
     """

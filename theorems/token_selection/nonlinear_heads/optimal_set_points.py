@@ -73,7 +73,7 @@ def excess_rounding(
 ) -> Float64[np.ndarray, "*b"]:
     """Return the rounding error that log(L − L_*) of an implementation may have at the points p.
 
-    It is 2 (d + 4) eps max Σ_j |δk_j p_j|, with the ranges δk_j of the keys' coordinates, for a logit, plus
+    The error is 2 (d + 4) eps max Σ_j |δk_j p_j|, with the ranges δk_j of the keys' coordinates, for a logit, plus
     :func:`log_rounding`.
     """
     reach = np.max(problem.keys, axis=1) - np.min(problem.keys, axis=1)
@@ -122,8 +122,8 @@ def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) 
 def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) -> tuple[float, Float64[np.ndarray, "n"]]:
     """Return how far the tokens α lead other optimal tokens at p_mm, and how many optimal tokens have α's key.
 
-    The first result is the least margin over the optimal tokens whose keys differ from α's: 0 for an exact tie, +inf if
-    there are none. The second is a number for each input. Both are decided over the rationals.
+    The lead is the least margin over the optimal tokens whose keys differ from α's: 0 for an exact tie, +inf if there
+    are none. The number of optimal tokens is given for each input, (n,). Both results are decided over the rationals.
     """
     least, multiplicity = math.inf, np.ones(problem.n)
     for i in np.flatnonzero(~sets.optimal.all(axis=1)).tolist():

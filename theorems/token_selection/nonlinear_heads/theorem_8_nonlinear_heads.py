@@ -123,8 +123,8 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then Jensen as in Theorem 1.
 
     **Limit.** For *every* minimiser p̄(R), 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ, D the minimum above and
-    p' any point of the sphere: O(1/ρ). It is claimed of minimisers reached by descent from the rays of all p_mm ∈ G_mm,
-    up to ρ = 10⁶(1 + κ), where 1 − cos ≤ 10⁻⁶.
+    p' any point of the sphere: O(1/ρ). This is claimed of minimisers reached by descent from the rays of all p_mm ∈
+    G_mm, up to ρ = 10⁶(1 + κ), where 1 − cos ≤ 10⁻⁶.
 
     **Sharp.** Where all other optimal tokens fall behind along p_mm (exactly decided) and p_mm has the lowest limit
     among G_mm, the path is Theorem 1's with costs c_iβ = |ℓ'(ν_i)| Σ_j |b_j| φ'_j(z*_ij) g_iβj (z*_ij: the features of

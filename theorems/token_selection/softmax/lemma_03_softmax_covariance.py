@@ -89,10 +89,10 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     not use that s is a softmax: it holds for every probability vector, so identity and inequality are decided over the
     rationals with the weights that the implementation returns, divided exactly by their exact sum.
 
-    The relation to attention is s_t ∝ e^{k_t·p}, and ∇L(p) = (1/n) Σ_i ℓ'_i K_iᵀ(diag(s_i) − s_i s_iᵀ)γ_i. Both are
-    compared with the suite's own evaluation, in units of the largest term of the gradient, so that the comparison is as
-    strict at ‖p‖ = 1e4 as at 0. L itself and its excess over L_α, the risk of selecting tokens α, which other
-    statements take for granted, are compared likewise (:func:`.risk_values.risk_values`).
+    The relation to attention is s_t ∝ e^{k_t·p}, and ∇L(p) = (1/n) Σ_i ℓ'_i K_iᵀ(diag(s_i) − s_i s_iᵀ)γ_i. Weights and
+    gradient under test are compared with the suite's own evaluation, in units of the largest term of the gradient, so
+    that the comparison is as strict at ‖p‖ = 1e4 as at 0. L itself and its excess over L_α, the risk of selecting
+    tokens α, which other statements take for granted, are compared likewise (:func:`.risk_values.risk_values`).
     """
     problem = case.problem
     rng = case.rng()
@@ -134,8 +134,8 @@ def _sides(
 ) -> tuple[fmpq, fmpq]:
     """Return the rational numbers by which the identity fails (0 if it holds) and the squared inequality is satisfied.
 
-    They are covariance − (E[δa δγ] − E[δa]E[δγ]) and (2ΓA(1 − s_r)²)² − (the lemma's left side)², in the notation of
-    :func:`lemma_3`.
+    These numbers are covariance − (E[δa δγ] − E[δa]E[δγ]) and (2ΓA(1 − s_r)²)² − (the lemma's left side)², in the
+    notation of :func:`lemma_3`.
     """
     direction = [rational(x) for x in q.tolist()]
     a = [sum((rational(k) * x for k, x in zip(row, direction, strict=True)), fmpq(0)) for row in keys.tolist()]

@@ -31,9 +31,9 @@ def risk_values(case: Case, at: AttentionAt, under_test: Implementation, rng: np
     """Claim that the reported L(p) is (1/n) Σ_i ℓ(γ_iᵀ s_i), and the reported log-excess that of L(p) − L_α.
 
     L_α = (1/n) Σ_i ℓ(γ_iα_i) is the risk of selecting tokens α. The log-excess, log|L(p) − L_α| with a sign, is checked
-    for the α of the case and for random tokens, so that L(p) − L_α has either sign. It is compared with the difference
-    of risks, where this difference has correct digits, and with the mean of ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i), δ_i = γ_iα_i −
-    γ_iᵀs_i, computed without cancellation, which has correct digits also where the softmax saturates.
+    for the α of the case and for random tokens, so that L(p) − L_α has either sign. The log-excess is compared with the
+    difference of risks, where this difference has correct digits, and with the mean of ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i), δ_i
+    = γ_iα_i − γ_iᵀs_i, computed without cancellation, which has correct digits also where the softmax saturates.
     """
     problem, n = case.problem, case.problem.n
     yield equal(IS_THE_MEAN_LOSS, risk_of(at, under_test, IS_THE_MEAN_LOSS, Form.EXACT), at.risk)

@@ -37,8 +37,8 @@ def log_sharp_smoothness(problem: Problem) -> Bounded:
 def diameters(keys: Float64[np.ndarray, "n T d"]) -> Any:
     """Return the largest distance max_{t,u} ‖k_it − k_iu‖ of two keys of each input, (n,).
 
-    It is computed one token at a time, as an array (n, T, T, d) would be too large. A computed distance has the
-    relative error (d/2 + 3) eps, from the rounding of differences, squares, sum and root.
+    Distances are computed one token at a time, because an array (n, T, T, d) would be too large. A computed distance
+    has the relative error (d/2 + 3) eps, from the rounding of differences, squares, sum and root.
     """
     largest = np.max(np.abs(keys), axis=(1, 2))
     unit = np.where(largest > 0, np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0)
