@@ -24,7 +24,7 @@ class PowerLimit:
     """The solution of ATT-SVM that minimises ‖p‖_q, q ≠ 2, for the tokens that the limit direction selects.
 
     Attributes:
-        norm: q.
+        norm: the power q of the norm ‖·‖_q.
         direction: p/‖p‖, (d,).
         margin: 1/‖p‖_q.
         residual: the residual of the KKT conditions at p, 0 for an exact solution.

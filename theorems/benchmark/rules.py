@@ -70,12 +70,13 @@ FORMS = (
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule with its numbers.
+    """A rule that trains p, with the numbers in its name.
 
     Attributes:
         name: the name that ``--rule`` takes.
         theory: the theorems about the rule.
-        step: η; ``None`` for gradient descent with η = 1/L_p of the problem, and for a rule without a step size.
+        step: the step size η; ``None`` for gradient descent with η = 1/L_p of the problem, and for a rule without a
+            step size.
         power: the power q of mirror descent's potential.
         betas: β1 and β2 of Adam, if they are given.
         own: the class in a user's file, or the class of ``torch.optim`` with its arguments; None for a rule of this

@@ -470,8 +470,8 @@ def offset_claim(
     """Claim an upper bound of the flow's offset r from its predicted limit, at the recorded points after a point b.
 
     The bound is √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t), with r, t and growth as in :mod:`.flow_offset` and
-    E_k the bound of :func:`.log_coefficient_change` from point k on; b is the first recorded point with E ≤
-    :data:`NEARLY`.
+    E_k the bound of :func:`.log_coefficient_change` from point k on; b is the first recorded point with E_b ≤
+    :data:`NEARLY`, and E stands for E_b.
     """
     offsets = FlowOffset.of(Constraints.of(constants.problem, constants.svm), constants.svm)
     changes = log_coefficient_change(constants, later)

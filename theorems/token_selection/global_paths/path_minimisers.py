@@ -1,7 +1,8 @@
 """The minimisers p̄(R) = argmin of L over ‖p‖ ≤ R that the optimiser under test computes.
 
-The function ``regularization_path`` returns such minimisers to users. Here they are compared with the path that
-:mod:`theorems.curves.followed_path` computes by Newton's method from a prediction (the *followed path*).
+The function ``regularization_path`` returns such minimisers to users. Here such minimisers are compared with the path
+that :mod:`theorems.curves.followed_path` computes by Newton's method with the gradient under test (the *followed
+path*).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
 """

@@ -1,4 +1,6 @@
-"""The minimiser (v, p) of a joint problem at one radius along a schedule, with the claims that it is a minimiser.
+"""The pair (v, p) of head and prompt that minimises the risk over balls, with the claims that it is a minimiser.
+
+The radius r of the head's ball is a given function of the radius R of the prompt's ball, the *schedule*.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
 """

@@ -69,11 +69,12 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Effective**, at the pairs (v, p) in the quadrant with ‖v‖ ≤ r, ‖p‖ ≤ R and at most the risk of (r v̄_mm, R p̄_c),
     with the notation of :mod:`.joint_constants`: the bounds of q_S, of margins over S and of the head are those of
     Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the margins of the other
-    inputs are at least 0 (item 7 of :mod:`.joint_constants`). Tokens of inputs off the support need not score below α
-    here.
+    inputs are at least 0 (item 7 of :mod:`.joint_constants`). At inputs that are no supports of v_mm, other tokens need
+    not score below α here.
 
-    **Limit.** Along r = e^{RΘ/2}, or r = 2c*R if p_relax ties an input, where every other token has less than the label
-    margin Γ: v_mm·z_it < 1 by more than its rounding.
+    **Limit.** Along r = e^{RΘ/2}, or r = 2c*R if p_relax gives α and another token of an input the same logit. The
+    limit is claimed where every token other than α has less than the label margin Γ: v_mm·z_it < 1 by more than its
+    rounding.
     """
     setup = joint_setup(case, under_test)
     yield from premises(joint_data(case, setup, under_test))

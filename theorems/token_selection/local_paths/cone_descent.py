@@ -98,7 +98,7 @@ class ConeDescent(ConeRun):
     Attributes:
         intended_starts: the requested p(0), (b, d).
         steps: the requested number of steps.
-        log_step: log η.
+        log_step: the logarithm of the step size η.
     """
 
     intended_starts: Points
