@@ -81,9 +81,7 @@ NORM_BOUNDED = sharper(
 PATH_RADII = (1e1, 1e2, 1e3, 1e4)
 """The radii of the path in units of 1/θ*, where θ* is the margin of the better direction x*."""
 BEYOND = (2.0,)
-"""The additional radii of the path, in units of the larger of R_q and the cone's inner radius. From R_q on, no point of
-the path has a direction in the neighbourhood of q.
-"""
+"""Additional radii of the path, in units of R_q, from which on no point of the path has a direction near q."""
 FARTHEST = 1e9
 """The largest radius of the path, in units of 1/θ*, where θ* is the margin of the better direction x*."""
 

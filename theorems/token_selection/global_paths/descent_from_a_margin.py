@@ -94,24 +94,15 @@ STEPS, NORMALIZED_STEPS = 200, 300
 EVALUATIONS = 1_000_000
 """Approximate largest number of key entries evaluated over all iterates; large problems get fewer iterations."""
 LENGTHS = (0.05, 0.2, 1.0)
-"""The lengths of a normalized step in units of 1/max‖g‖, with the key differences g of optimal and other tokens. A step
-changes a margin g·p by at most its length in these units.
-"""
+"""The lengths of a normalized step in units of 1/max‖g‖, in which a step changes a margin g·p by at most its length."""
 MOST_DRIFT = 0.25
-"""The largest change of log(L − L_opt) by rounding at which margins are claimed; the proof allows up to log(4/3). L_opt
-is the risk of selecting the optimal tokens.
-"""
+"""The largest change by rounding, of log(L − optimal risk), at which margins are claimed; the proof allows log(4/3)."""
 FLOW_RELATIVE = 1e-12
 """The relative tolerance of the flow's solver, small because the offset of p from the ray of p_mm is compared."""
 NEARLY = 1e-2
-"""The largest E at which the offset from the ray of p_mm is compared, where E is the bound of
-:func:`.log_coefficient_change`: how far logarithms of coefficients in ∇L are from those of their exponential
-approximation.
-"""
+"""The largest :func:`.log_coefficient_change` at which the offset of p from the ray of p_mm is compared."""
 RESOLVED = 1e6
-"""The largest ‖p(0)‖ max‖g‖ from which the flow is followed, with the key differences g of optimal and other tokens. Up
-to it the solver's tolerance, even at norm 100‖p(0)‖, is below the start's margin.
-"""
+"""The largest ‖p(0)‖ max‖g‖ at which, even at norm 100‖p(0)‖, the solver's tolerance is below the start's margin."""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 

@@ -119,12 +119,10 @@ PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 LARGEST_KAPPA = 1e5
 """The largest κ (:func:`log_kappa`) at which the path turns to p̄_mm within :data:`PATH_RADII`."""
 LARGEST_ROUNDING = 1e-3
-"""The largest rounding error of an exponent at which the path is followed; if ‖p_mm‖ is large, this bound excludes
-large radii.
+"""The largest rounding error of an exponent at which the path is followed; it excludes large radii if ‖p_mm‖ is large.
 """
 STALLED = 1e-8
-"""The relative size of Newton steps at which the optimiser may end; the tolerance :data:`PATH_OPTIMISER` allows for it.
-"""
+"""The relative size of Newton steps at which the optimiser may end, allowed for by the tolerance PATH_OPTIMISER."""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 

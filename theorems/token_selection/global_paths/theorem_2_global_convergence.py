@@ -60,9 +60,7 @@ GRADIENT_FLOW = tolerance(
 LARGEST_LOGARITHM = 1e6
 """The largest |log x| for which x, computed as the exponential of log x, still has ten digits."""
 FLOW_RELATIVE = 1e-12
-"""The relative tolerance of the flow's solver for n = 1, small because the offset of p from the ray of p_mm is
-compared.
-"""
+"""The relative tolerance of the flow's solver for n = 1, small because p's offset from the ray of p_mm is compared."""
 
 ONE_INPUT = Condition("n = 1", lambda case: bool(case.problem.n == 1))
 CLIMBS = sharper("climbs-to-max-margin")

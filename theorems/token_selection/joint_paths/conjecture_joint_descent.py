@@ -38,21 +38,16 @@ PROMPT_RATE = sharper("prompt-rate")
 HEAD_RATE = sharper("head-rate")
 
 EXTENSIONS = 3
-"""The largest number of times that a run is continued to four times its length, if its direction does not converge at
-the claimed rate.
-"""
+"""Largest number of times that a run is made four times as long, if it does not converge at the claimed rate."""
 GROWTH = 2.0
-"""The factor by which R·deviation may grow while R grows fourfold; if the limit were another one, R·deviation would
-grow fourfold.
+"""The factor by which R·deviation may grow while R grows fourfold; with another limit it would grow fourfold, too.
 
 R is the norm of v or p, and the deviation is the distance of its direction from the claimed limit.
 """
 
 
 GAPS = (1.0, 0.5, 2.0)
-"""The score gaps of the inputs that are no supports of v_mm (v_mm separates them with more than the label margin); with
-these gaps descent usually selects α in the end.
-"""
+"""Score gaps of the inputs that v_mm separates with more than the label margin; descent then usually selects α."""
 
 
 def conjecture_cases() -> SearchStrategy[Case]:

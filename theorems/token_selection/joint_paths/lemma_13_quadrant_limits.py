@@ -31,8 +31,8 @@ from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import (
 )
 
 UNITS = (10.0, 40.0, 160.0)
-"""The values of RΘ_relax for which pairs (v, p) with ‖p‖ ≤ R, ‖v‖ ≤ r = e^{RΘ_relax} are searched; Θ_relax is the
-margin of p̄_relax.
+"""The values of RΘ_relax (Θ_relax: the margin of p̄_relax) for which pairs with ‖p‖ ≤ R, ‖v‖ ≤ e^{RΘ_relax} are
+searched.
 """
 BEHIND = "every token but α has less than the label margin Γ"
 

@@ -62,15 +62,11 @@ SHARP_OFFSET = sharper(
 )
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
-"""The pairs (RΘ, log r/(RΘ)) of the radii r, R of sublevel sets, Θ the margin of p̄_mm: r is below, at or above e^{RΘ}.
-"""
+"""The pairs (RΘ, log r/(RΘ)) for the radii r, R of sublevel sets: r is below, at or above e^{RΘ}; Θ = 1/‖p_mm‖."""
 SOLVED = 1e-6
-"""The largest residual (norm of the projected gradient) at which a minimiser's offset is compared with the predicted
-one.
-"""
+"""The largest norm of the projected gradient at which a minimiser's offset is compared with the predicted one."""
 DEPENDENT = 2.0**-40
-"""The least share of the largest singular value of G, the rows of p_mm's neighbours, at which a singular value counts
-as nonzero.
+"""The least singular value of G, the rows of p_mm's neighbours, that counts as nonzero, as a share of the largest.
 
 Much smaller singular values are rounding errors, which a pseudo-inverse omits. If there are any, the error bound of the
 predicted offset exceeds :data:`SHARP_ERROR` at every radius up to 2^24.

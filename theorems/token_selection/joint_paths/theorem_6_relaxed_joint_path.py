@@ -61,9 +61,7 @@ SUFFICES = sharper("critical-ratio-suffices", when=BINDING)
 IS_NEEDED = sharper("critical-ratio-is-needed", when=BINDING)
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
-"""The pairs (RΘ_relax, log r/(RΘ_relax)) of the radii r, R of sublevel sets, Θ_relax the margin of p̄_relax: r is below,
-at or above e^{RΘ_relax}.
-"""
+"""The pairs (RΘ, log r/(RΘ)) for the radii r, R of sublevel sets: r is below, at or above e^{RΘ}; Θ = 1/‖p_relax‖."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)
 """The ratios c/c* at which p(c), the limit of the path along r = cR, is evaluated; c* is the critical ratio."""
 RATIOS = (1.0, 2.0, 8.0)

@@ -47,9 +47,7 @@ RADIUS_OF_PI = stated_claim("radius-of-pi")
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal")
 
 LEVELS = (1.0, 3.0, 30.0)
-"""The least radii of the points at which the lemma is checked, in multiples of the base radius. Each of these levels
-has its own constants.
-"""
+"""The least radii of the points, in multiples of the base radius; the constants are computed for each least radius."""
 
 POINTS = 48
 """The number of points per level (least radius) before the local search for the worst points."""

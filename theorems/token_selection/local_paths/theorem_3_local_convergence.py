@@ -79,8 +79,7 @@ STEPS, LONGEST_STEPS = 1000, 500
 ENTRIES = 1 << 24
 """Approximate largest number of key entries evaluated over all iterates of a descent; large problems get fewer."""
 SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
-"""The smallest log ηL_p that is drawn for a step size η, and the largest |log η| at which η is in the range of floats.
-"""
+"""The smallest log ηL_p drawn for a step size η, and the largest |log η| at which η is in the range of floats."""
 START_NORMS = (1.0, 1.0, 2.0)
 """The norms of the drawn starts, in units of the radius R of the cone of starts."""
 MOST_GROWTH = 1e6

@@ -52,16 +52,12 @@ MIXING_HURTS = stated_claim("mixing-hurts", when="ATT-SVM' is feasible")
 DELTAS = (0.125, 1.0, 8.0)
 """The values of Δ for which Assumption D is claimed."""
 FACTOR = 2.0
-"""The smallest ratio of L(p') − L_* to L(p) − L_* that is claimed, where L_* is the risk without weight on non-optimal
-tokens.
+"""The smallest ratio of L(p') − L_* to L(p) − L_* that is claimed; L_* is the risk if all weight is on optimal tokens.
 
-Assumption D requires only a ratio above 1; its bound ρ(Δ) of log q_max(p) is chosen so that the ratio is at least 2,
-far above rounding.
+Assumption D requires only a ratio above 1; ρ(Δ) is chosen so that the ratio is at least 2, far above rounding.
 """
 POINTS = 120
-"""The number of points at which the bounds of prediction and risk are claimed. The pairs (p, p') of Assumption D are
-formed of these points and twice as many others.
-"""
+"""The number of points at which prediction and risk are bounded; pairs (p, p') also use twice as many other points."""
 
 
 def _cases() -> SearchStrategy[Case]:

@@ -52,9 +52,7 @@ from theorems.token_selection.nonlinear_heads.optimal_set_points import (
 )
 
 LARGEST_KAPPA = 1e5
-"""The largest κ (:func:`mixing_kappa`) at which the path turns to its limit within the radii up to which it is
-followed.
-"""
+"""The largest κ (:func:`mixing_kappa`) at which the path turns to its limit within the radii in use."""
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
 """The radii R of the sublevel sets as values of RΘ/κ, with the margin Θ of p̄_mm and the κ of :func:`mixing_kappa`."""
 RADII = (1e2, 1e4, 1e6)
@@ -69,9 +67,7 @@ FROM_DUALS = sharper("sublevel-distance-from-duals")
 PATH_DISTANCE = sharper("path-distance")
 PATH_LIMIT = stated_claim("path-limit")
 ALONE = "no other optimal token competes"
-"""The condition under which the limit and sharp claims of Theorem 1 are made: the path then has one limit and a known
-offset.
-"""
+"""The condition under which the claims of Theorem 1 on the path are made: it then has one limit and a known offset."""
 SHARP_CLAIMS = tuple(
     sharper(name, when=f"{ALONE}; {name.when}") if name == PATH_CORRELATION else name.only(ALONE)
     for name in PATH_CLAIMS

@@ -54,8 +54,7 @@ SAME_ITERATES = stated_claim("same-iterates")
 ONE_STEP = stated_claim("one-step-from-a-common-point")
 
 LONGEST_HEAD = 30
-"""Approximate largest number of rows of W, which is the number of entries of u; the time of the run on W grows with it.
-"""
+"""Approximate largest number of rows of W, as many as u has entries; the time of the run on W grows with it."""
 STEPS = 50
 SAME = 10
 """The number of consecutive steps of the same size."""
@@ -63,7 +62,7 @@ POINTS = 24
 ENTRIES = 1 << 21
 """Approximate largest number of floats in an array over points, tokens and coordinates."""
 LARGEST_LOGIT = 30.0
-"""The largest norm, in units of 1/(size of the keys), of the points p at which one step on p is compared with one on W.
+"""The largest ‖p‖, in units of 1/(size of the keys), at which one step on p is compared with one step on W.
 
 Up to this norm the gradient in W, plain back-propagation in float64, is accurate.
 """

@@ -63,14 +63,10 @@ LOG_OF_ZERO = -1e5
 """The number that replaces log 0; logarithms of positive constants are larger."""
 
 ENTRIES = 1 << 17
-"""Approximate largest product of the number of points and the number of key entries; each point is evaluated about
-twenty times.
-"""
+"""Approximate largest number of points times number of key entries; a point is evaluated about twenty times."""
 
 POWER_STEPS = 4
-"""The number of power iterations that turn the difference of two close points towards the direction of largest
-curvature.
-"""
+"""The number of power iterations that turn the difference of close points towards the largest curvature."""
 
 
 def _cases() -> SearchStrategy[Case]:
