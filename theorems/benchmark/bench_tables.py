@@ -256,11 +256,7 @@ def _generated_note(generated: Sequence[Comparison], steps: int) -> str:
 
 
 def token_ids(alpha: Sequence[int], most: int = 6) -> str:
-    """Return the selected tokens ``alpha`` of the inputs as text.
-
-    The text lists all tokens, or the first ``most``; if these are too few and all inputs select the same token, only
-    this token.
-    """
+    """Return the selected tokens as text: all, or the first ``most``, or a single token if all inputs share it."""
     if len(alpha) <= most:
         return ", ".join(map(str, alpha))
     if len(set(alpha)) == 1:

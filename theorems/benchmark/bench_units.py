@@ -34,21 +34,12 @@ DIMENSION = 10
 CHUNK = 10
 """The number of generated problems in a unit of work."""
 TURNING = dict.fromkeys(("figure-1a", "figure-1b", "figure-1c", "figure-4"), (0.0, -1.0))
-"""Starts by data set, for the data of Figures 1 and 4: from these starts the flow at first moves away from the limit
-direction.
-"""
+"""Starts for data of Figures 1 and 4 from which the flow at first moves away from the limit direction."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The result of a unit of work: comparisons of its rules on its problems.
-
-    Attributes:
-        id: the name of the unit.
-        compared: a comparison for each problem.
-        failed: the reason why there are no comparisons; empty if there are.
-        seconds: the duration.
-    """
+    """The result of a unit of work: a comparison for each problem, or the reason why the unit failed."""
 
     id: str
     compared: tuple[Comparison, ...] = ()
@@ -64,13 +55,7 @@ class Batch:
 
 
 class _Unit:
-    """A unit of work: rules that are run on data for a number of iterations.
-
-    Attributes:
-        rules: the names of the rules.
-        steps: the number of iterations.
-        under_test: the implementation that computes gradients and limits.
-    """
+    """A unit of work: the rules with the names ``rules``, run on data for ``steps`` iterations."""
 
     rules: tuple[str, ...]
     steps: int
@@ -93,10 +78,7 @@ class _Unit:
 
     @property
     def total(self) -> int | None:
-        """The number of steps of progress: the number of rules, or None for a user's rule.
-
-        A user's rule reports iterations, whose total is not yet known.
-        """
+        """The number of rules; None for a user's rule, which reports iterations whose total is not yet known."""
         return None if self.foreign else len(self.rules)
 
     def where(self, done: int | None) -> str:
@@ -204,10 +186,7 @@ def shape_of(case: Case) -> tuple[int, ...]:
 
 
 def start_of(source: str, case: Case) -> Float64[np.ndarray, "d"]:
-    """Return the start p(0) for a data set, by the first of four rules that applies.
-
-    The rules: the start in the data; the start in :data:`TURNING`; the first start of the paper's figure; 0.
-    """
+    """Return the start in the data, if any, else that in :data:`TURNING`, else the paper's first start, else 0."""
     if case.start is not None:
         return case.start
     if source in TURNING:

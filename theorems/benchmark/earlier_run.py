@@ -28,9 +28,7 @@ class Verdict(StrEnum):
 
 
 Cells = Mapping[str, int | None]
-"""Numbers of iterations or of problems, by a name such as that of a level; ``None`` (not reached) counts as more than
-any number.
-"""
+"""Numbers of iterations or problems by name, such as that of a level; ``None`` (not reached) exceeds every number."""
 GENERATED = "generated"
 
 
@@ -129,10 +127,7 @@ def _count(value: Any) -> int | None:
 
 
 def comparison_rows(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Row]:
-    """Return a row for each rule on each data set of the earlier run ``then`` or the present run ``now``.
-
-    The runs are given as JSON values. The rows of the present run come first.
-    """
+    """Return a row for each rule on each data set in the JSON of either run; rows of the present run come first."""
     before, after = rows_of(then), rows_of(now)
     rows = [_row(*key, before[key], cells) if key in before else Row(*key, Verdict.NEW) for key, cells in after.items()]
     return rows + [Row(*key, Verdict.NOT_RUN) for key in before if key not in after]

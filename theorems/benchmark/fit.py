@@ -45,16 +45,11 @@ class Fit:
 def fit_tail(
     iterations: Int64[np.ndarray, "r"], one_minus_cosine: Float64[np.ndarray, "r"], against: Against
 ) -> Fit | None:
-    """Fit the exponent b of :class:`Fit` to the end of a run, whose iterations are consecutive.
-
-    Args:
-        iterations: the iterations t, (r,).
-        one_minus_cosine: 1 − cos to the limit at each iteration, (r,).
-        against: the variable x, t or log t.
+    """Fit the exponent b of :class:`Fit` to the last two decades of t of a run, whose iterations are consecutive.
 
     Returns:
-        ``None`` if the last two decades of t have too few iterations, contain p = 0, which has no direction, or reach
-            the limit up to rounding.
+        ``None`` if these decades have too few iterations, contain p = 0, which has no direction, or reach the limit up
+            to rounding.
     """
     last = int(iterations[-1])
     targets = np.geomspace(max(last / TAIL, EARLIEST), max(last, EARLIEST), BLOCKS * EACH)

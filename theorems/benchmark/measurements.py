@@ -43,13 +43,9 @@ DRAWN = 61
 """The number of iterations whose 1 − cos is stored for a curve; the iterations are evenly spaced in log t."""
 EUCLIDEAN = 2.0
 SURE = 0.99
-"""The least softmax weight of the selected tokens at the end of a settled run, so that other tokens share at most one
-hundredth.
-"""
+"""The least softmax weight of selected tokens at the end of a settled run: other tokens share one hundredth at most."""
 SETTLED_FOR = 10
-"""A settled run selects the same tokens from the iteration (number of iterations)/SETTLED_FOR on, that is, over the
-last decade of t.
-"""
+"""A settled run selects the same tokens over its last decade, from the last iteration divided by SETTLED_FOR on."""
 
 
 class Kind(StrEnum):
@@ -222,10 +218,7 @@ class Limits:
         return float(one_minus_cosine(p, target)), float(excess)
 
     def spectral_share(self, p: Float64[np.ndarray, "d"], shape: tuple[int, ...]) -> float | None:
-        """Return m(W)/‖W‖_op divided by its largest possible value, for W of ``shape`` with vec(W) = p.
-
-        The result is None if no W is trained, if p = 0, or if the largest value was not found.
-        """
+        """Return m(W)/‖W‖_op as a share of its largest value; None if no W is trained, p = 0 or the value unknown."""
         if self._keys is None or not p.any():
             return None
         if self._largest_spectral is None:

@@ -181,10 +181,7 @@ POWERED = {"mirror": False, "normalized-mirror": True}
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of the rule with a name: the longest kind that the name begins with, followed by a hyphen.
-
-    If there is none, the result is the name itself.
-    """
+    """Return the longest kind of rule with which the name begins, before a hyphen; if there is none, the name."""
     kinds = [kind for kind in (*STEPPED, *POWERED) if name.startswith(f"{kind}-")]
     return max(kinds, key=len, default=name)
 

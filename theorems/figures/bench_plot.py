@@ -1,7 +1,4 @@
-"""Drawing of runs of ``theorems bench``: distance from the limit against the iteration t, with a curve per rule.
-
-There is a panel for each data set.
-"""
+"""Drawing of runs of ``theorems bench``: distance from the limit against t, a curve per rule, a panel per data set."""
 
 from __future__ import annotations
 
@@ -29,9 +26,7 @@ ACROSS = 3
 WINDOW = 9
 """The number of points in the window of a running median; a curve has 61 points, evenly spaced in log t."""
 TURNS = 1 / 4
-"""The least share of turning points among the points of a curve that counts as noisy; at a turning point the curve
-changes between rising and falling.
-"""
+"""The least share of turning points, where a curve begins to rise or fall, of a curve that counts as noisy."""
 FAINT = 0.3
 """The opacity of a noisy curve, over which its running median is drawn."""
 TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit that theory predicts for each rule, or from p_mm if it predicts none"
@@ -64,10 +59,7 @@ def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], pa
 
 
 def panels_of(named: Sequence[Comparison], generated: Sequence[Comparison]) -> Iterator[Panel]:
-    """Yield the title and the curves by rule of each panel: one per named data set, and one for the generated problems.
-
-    The curves for the generated problems are medians over these problems.
-    """
+    """Yield the title and the curves by rule of each panel: named data sets, and medians over generated problems."""
     for comparison in named:
         if not comparison.no_limit:
             yield comparison.name, {run.rule: _curve(run) for run in comparison.rules}

@@ -26,10 +26,7 @@ DRAWN = 200
 
 
 def optima(problem: Problem, under_test: Implementation) -> list[tuple[str, MaxMargin]]:
-    """Return the solutions p_mm that Theorem 4 allows as limits, each with its kind.
-
-    The kind is GMM for the solution of the optimal tokens, LMM for solutions of other locally optimal tokens.
-    """
+    """Return the solutions p_mm that Theorem 4 allows as limits, as GMM (of the optimal tokens) or LMM."""
     directions = []
     for alpha in separable_choices(problem):
         svm = under_test[max_margin](problem.keys, alpha)

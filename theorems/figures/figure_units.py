@@ -37,14 +37,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Sheet(Divisible[Computed]):
-    """The unit of work that computes the numbers of some figures, or one ``piece`` of these numbers.
-
-    Attributes:
-        names: the names of the figures, which draw the same numbers.
-        settings: the settings on which the numbers depend.
-        part: the position of the piece among all pieces.
-        piece: the integers that define the piece; empty for all numbers.
-    """
+    """The unit of work that computes the numbers of the named figures, or one ``piece`` of these numbers."""
 
     names: tuple[str, ...]
     settings: Settings

@@ -56,11 +56,7 @@ class Limit:
 
     @property
     def plane(self) -> Points:
-        """The coordinates of the points in a plane, (k, 2), for drawing.
-
-        The first coordinate is along the limit direction, the second along the orthogonal direction of the largest
-        deviation.
-        """
+        """The coordinates of p along the limit, and along the orthogonal direction of largest deviation, (k, 2)."""
         strays = self.across[np.argmax(self.offset)]
         size = np.linalg.norm(strays)
         beside = self.across @ (strays / size) if size > 0 else np.zeros(len(self.points))

@@ -15,10 +15,7 @@ NOTHING = -1e300
 
 
 def of(gradient: ScaledGradient) -> ScaledGradient:
-    """Rescale a vector so that the largest entry of its ``direction`` is ±1.
-
-    A zero vector gets the log scale :data:`NOTHING`.
-    """
+    """Rescale a vector so that its ``direction`` has the largest entry ±1; 0 gets the log scale :data:`NOTHING`."""
     x = np.asarray(gradient.direction)
     largest = np.abs(x).max(axis=-1)
     some = largest > 0

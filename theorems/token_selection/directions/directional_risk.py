@@ -40,8 +40,7 @@ from theorems.rounding.sized_numbers import Sized
 
 LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)
-"""The radii at which risks are compared, in units of the radius R0 from which on a lemma orders them: one just beyond
-R0, the others far beyond it.
+"""The radii at which risks are compared, in units of a lemma's radius R0: the first just beyond R0, the others far out.
 """
 NEARER = (1.0, 8.0, 64.0)
 """Radii at which inequalities that hold at every radius are tried, in units of 1/θ, where θ is the direction's margin.
@@ -49,10 +48,7 @@ NEARER = (1.0, 8.0, 64.0)
 
 
 def with_unit_rounding(x: Any, units: int = 2) -> Bounded:
-    """Return floats x as bounded arrays with an error of ``units`` units in the last place.
-
-    The default of two is the error of the numbers of a :class:`.Direction`.
-    """
+    """Return floats x with an error of ``units`` units in the last place; numbers of a :class:`.Direction` have two."""
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, units * EPS * np.abs(np.where(finite, x, 0.0)), 0.0))
 

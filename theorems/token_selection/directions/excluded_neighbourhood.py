@@ -69,15 +69,8 @@ def cone_of(case: Case, q: Direction) -> Cone:
 def narrow_cone(cone: Cone, q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> Cone:
     """Return a cone so narrow that it is certain whether the norm of a path in it grows or stays bounded.
 
-    The unit vectors of the cone lie in D_{δ'}(q) with δ' = min(θ⁻ − μ, 2θ)/(4B); in case (A2) with δ' = θ/(2B).
-    (Symbols: see :class:`Region`.)
-
-    Args:
-        cone: the cone to be narrowed.
-        q: the direction that Theorem 4 excludes.
-        costs: the costs of the tokens other than α.
-        binding: the mask of the tokens of smallest margin along q.
-        lower: True in cases (A1) and (B), in which these tokens score lower than α; False in case (A2).
+    The unit vectors of the cone lie in D_{δ'}(q) with δ' = min(θ⁻ − μ, 2θ)/(4B) in cases (A1) and (B), in which the
+    binding tokens score lower than α (``lower``); in case (A2) with δ' = θ/(2B). (Symbols: see :class:`Region`.)
     """
     return cone.within(_safe_delta(q, costs, binding, lower=lower))
 
@@ -143,10 +136,7 @@ class Region:
         return np.asarray(self.noise(norms) < 1.0)
 
     def noise(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return 8 (d + 8) eps R B, eight times the rounding error of R times a margin, at the radii R = ``norms``.
-
-        B is the largest norm of a key difference, :attr:`.Costs.reach`.
-        """
+        """Return 8 (d + 8) eps R B, eight times the rounding error of R·margin, at radii R = ``norms``."""
         return 8 * (self.costs.problem.d + 8) * EPS * norms * self.costs.reach
 
     def hunt_points(
@@ -181,10 +171,7 @@ class BeatenByDirection(Region):
     def of(
         cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> BeatenByDirection:
-        """Return the neighbourhood of q in which R x*, x* = ``better``, has the lower risk at every radius R > R_q.
-
-        ``binding`` is the mask of q's tokens of smallest margin; ``cone`` is narrow (:func:`narrow_cone`).
-        """
+        """Return the neighbourhood of q in which R x*, x* = ``better``, has the lower risk at every radius R > R_q."""
         bound = NearestTokens.among(q, costs, binding)
         higher = NearestTokens.among(q, costs, costs.higher)
         log_weight = np.log(exact(np.count_nonzero(binding))) + np.min(costs.log_smallest[binding])
@@ -218,10 +205,7 @@ class BeatenByDirection(Region):
         return float(value_of(LOG2 + self.costs.log_T + self.costs.log_low - self.log_weight))
 
     def log_lead(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Return a lower bound of log((L(Rx) − L_α)/(L(Rx*) − L_α)) for x in the neighbourhood at radii R = ``norms``.
-
-        L_α is the risk of selecting α.
-        """
+        """Return lower bounds of log((L(Rx) − L_α)/(L(Rx*) − L_α)) for x in the neighbourhood and R = ``norms``."""
         return norms * (self.better.margin - self.near) - self._constant
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
@@ -244,10 +228,7 @@ class BeatenByPoint(Region):
     def of(
         cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> BeatenByPoint:
-        """Return the neighbourhood of q in which R* x*, x* = ``better``, has the lower risk from the radius R_q on.
-
-        ``cone`` is narrow (:func:`narrow_cone`).
-        """
+        """Return the neighbourhood of q in which R* x*, x* = ``better``, has the lower risk from the radius R_q on."""
         high, low = (NearestTokens.among(better, costs, mask) for mask in (costs.higher, costs.lower))
         constant = LOG2 + costs.log_T - high.log_weight
         gap = unit_difference(low.least, better, high.least, better)

@@ -301,11 +301,7 @@ def beaten_by_point_claims(
 
 
 def on_the_path(region: Region, followed: LocalPathUnderTest, leaves: str) -> Iterator[Claim]:
-    """Yield the path's premises, and the claim that each point is at least δ away from q or has a norm of at most R_q.
-
-    The distance from q is that of the point's direction; δ and R_q are :attr:`.Region.delta` and
-    :attr:`.Region.radius`.
-    """
+    """Yield the path's premises, and the claim that a point's direction is δ away from q or its norm at most R_q."""
     path = followed.path
     size = norm(exact(path.points), axis=1)
     distance = norm(path.points / size[:, None] - with_unit_rounding(region.q.unit), axis=1)
@@ -336,10 +332,7 @@ def in_the_narrow_cone(region: Region, followed: LocalPathUnderTest) -> Claim:
 def local_path(
     region: Region, cone: Cone, under_test: Implementation, seed: int, in_cone: str, lowest: str
 ) -> LocalPathUnderTest | None:
-    """Return the local path in the cone; None if float64 can compare the risks at no radius.
-
-    The search for the path starts from multiples of the better direction x*.
-    """
+    """Return the local path in the cone, sought from multiples of x*; None if float64 compares risks at no radius."""
     costs, unit = region.costs, 1 / region.better.margin
     margin_radii = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
     radii = [*(unit * x for x in margin_radii), *(max(region.radius, cone.radius) * x for x in BEYOND)]

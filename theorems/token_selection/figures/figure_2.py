@@ -28,9 +28,7 @@ from theorems.token_selection.local_paths.local_constants import local_constants
 SIDES = (-0.95, -0.4, 0.4, 0.95)
 """The angles between the starts and the axis, in units of the half-angle of the cone of starts."""
 REACH = 4.0
-"""The norm up to which the flow is drawn, in units of the cone's radius R; directions are compared at a thousand times
-this norm.
-"""
+"""The norm up to which the flow is drawn, in units of R; directions are compared at a thousand times this norm."""
 
 
 def numbers(settings: Settings) -> Numbers:

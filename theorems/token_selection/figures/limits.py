@@ -72,26 +72,17 @@ def _flow(case: Case, svm: MaxMargin, start: Direction, limit: str) -> Limit:
 
 
 def joint() -> Limit:
-    """Return the joint path (Theorem 5) for equal radii of head and prompt on Figure 3(a)'s data, with its limit.
-
-    Every input of these data is a support of v_mm.
-    """
+    """Return the joint path (Theorem 5) for equal radii of head and prompt on Figure 3(a)'s data, with its limit."""
     return _joint("figure-3a", "p_mm", 1.0)
 
 
 def relaxed_joint() -> Limit:
-    """Return the joint path (Theorem 6) along r = 2c*R, c* the critical ratio, on Figure 3(b)'s data, with its limit.
-
-    r and R are the radii of head and prompt.
-    """
+    """Return the joint path (Theorem 6) for 2c* times the prompt's radius on Figure 3(b)'s data, with its limit."""
     return _joint("figure-3b", "p_relax", 2.0)
 
 
 def _joint(data: str, limit: str, share: float) -> Limit:
-    """Return the joint regularization path for radii r = share·c*·R of the head, with its limit.
-
-    R is the radius of the prompt, c* the critical ratio of Theorem 6.
-    """
+    """Return the joint path for a head's radius of share·c* times the prompt's, c* of Theorem 6, with its limit."""
     setup = joint_setup(dataset_named(data), REFERENCE)
     ratio = share * (critical_ratio(setup.joint, setup.target) or 1.0)
     minima = joint_path(setup.joint, lambda R: math.log(ratio * R), RADII, setup.separator.direction)
@@ -128,6 +119,5 @@ LIMITS: dict[str, Callable[[], Limit]] = {
     "theorem-8": sets,
     "conjecture-joint-descent": joint_run,
 }
-"""The functions that compute a curve with its limit, by the id of the statement; Theorem 4, which excludes limits, has
-none.
+"""The functions that compute a curve with its limit, by the statement's id; none for Theorem 4, which excludes limits.
 """

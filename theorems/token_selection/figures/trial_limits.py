@@ -45,10 +45,7 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def follow_trials(settings: Settings, piece: tuple[int, ...]) -> Numbers:
-    """Return how many trials of a block are of each kind after 1000 steps, and how many of each kind have each fate.
-
-    The fates are those of :data:`FATES`.
-    """
+    """Return how many trials of a block are of each kind after 1000 steps, and how many of each kind have each fate."""
     trials = list(run_trials(settings, piece))
     stopped = Counter(trial.kind for trial in trials)
     undecided = [trial for trial in trials if trial.kind in LEFT]

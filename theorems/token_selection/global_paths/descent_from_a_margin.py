@@ -248,10 +248,7 @@ def at_points(constants: MarginConstants, under_test: Implementation, rng: np.ra
 def sides_at(
     constants: MarginConstants, under_test: Implementation, points: Float64[np.ndarray, "m d"]
 ) -> dict[str, tuple[Any, Any]]:
-    """Return the left and the right side of each bound on −∇L at points, by the name of the claim.
-
-    Both sides are in units of the gradient, e^{log_scale}.
-    """
+    """Return both sides of each bound on −∇L at points, in units of the gradient, by the name of the claim."""
     at = AttentionAt(constants.problem, points)
     descent, p = -at.gradient_of(under_test, CLIMBS_ALONG), exact(points)
     m, omega = constants.margins(p), constants.omega(at)
@@ -355,12 +352,8 @@ def turning(
 ) -> Iterator[Claim]:
     """Claim two lower bounds of a run's progress along p_mm, from the lengths of its steps and from the growth of ‖p‖.
 
-    Args:
-        constants: the constants of the problem.
-        run: the run.
-        climbs: the name of the claim about the lengths of the steps.
-        turns: the name of the claim about the growth of ‖p‖.
-        inside: the mask of the iterates up to which the run has kept the margin log(2(T−1)A); all iterates by default.
+    ``climbs`` and ``turns`` are the names of these claims, ``inside`` is the mask of the iterates up to which the run
+    has kept the margin log(2(T−1)A), by default all.
     """
     p_bar, m = constants.p_mm / constants.length, constants.margins(run.p[:-1])
     covered = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
@@ -383,10 +376,7 @@ def along_the_flow(
     start: Float64[np.ndarray, "d"],
     rng: np.random.Generator,
 ) -> Iterator[Claim]:
-    """Yield the claims of the flow from a start of margin κ + log(2(T−1)A), followed to norm 1e6‖p_mm‖.
-
-    The claims are made up to the norm at which float64 still resolves the margins.
-    """
+    """Yield the claims of the flow from a start of sufficient margin to norm 1e6‖p_mm‖, if float64 resolves it."""
     problem, unit = constants.problem, constants.svm.norm
     followed = FollowedFlow.of(problem, under_test, start, unit, FLOW_RELATIVE, rng, NORM_DIVERGES)
     yield from premises(followed)

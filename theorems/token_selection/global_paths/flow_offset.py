@@ -203,10 +203,7 @@ class FlowOffset:
         return h / smallest if smallest > 0 else None
 
     def contraction_bounds(self, p: Float64[np.ndarray, "r d"]) -> Float64[np.ndarray, "r"]:
-        """Return bounds of the distance |v| in (**) at recorded points p, (r,): the least over all earlier points.
-
-        The first recorded point has no earlier point, and the bound ∞.
-        """
+        """Return bounds of |v| in (**) at recorded points p: the least over earlier points; ∞ at the first, (r,)."""
         rows, support, k = self.constraints.rows, self.support, len(self.tangents)
         if k == 0:
             return np.where(np.arange(len(p)) > 0, 0.0, np.inf)

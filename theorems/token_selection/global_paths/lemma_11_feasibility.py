@@ -121,10 +121,7 @@ def least_norm_preimage(dataset: Dataset) -> list[fmpq] | None:
 
 
 def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fmpq]) -> tuple[fmpq, list[fmpq]]:
-    """Return the smallest exact score gap, and the exact margins (x_opt − x_t)ᵀWᵀw for all inputs and t ≠ opt.
-
-    ``w`` is a prompt, an entry per row of W.
-    """
+    """Return the smallest exact score gap, and exact margins (x_opt − x_t)ᵀWᵀw of prompt w for all inputs, t ≠ opt."""
     n, tokens, d = dataset.X.shape
     X = rational_matrix(dataset.X.reshape(n * tokens, d))
     head = rational_matrix(dataset.v[:, None])
@@ -136,10 +133,7 @@ def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fm
 
 
 def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims that the solution reported for the rounded keys exists, is feasible, and is not longer than p/m.
-
-    m is the smallest margin of p for these keys.
-    """
+    """Yield the claims that the solution for rounded keys exists, is feasible, and not longer than p/(least margin)."""
     n, tokens, d = problem.keys.shape
     logits = rational_matrix(problem.keys.reshape(n * tokens, d)) * fmpq_mat(d, 1, p)
     opt = problem.optimal

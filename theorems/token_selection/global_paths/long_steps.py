@@ -30,9 +30,7 @@ STEPS = 120
 FACTOR = 1e3
 """The factor by which a run multiplies ‖p‖ if none of its steps is shortened."""
 KEPT = 0.5
-"""The share of the excess of the margin m(p) over log(2(T − 1)A) that a step must leave (A: the largest margin of
-p_mm).
-"""
+"""The share of the excess of m(p) over :attr:`.MarginConstants.region` that a step must leave to the margin m(p)."""
 HALVINGS = 60
 """Largest number of times that a step is halved to keep the margin."""
 

@@ -27,9 +27,7 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, fixed_point_bound
 
 KEPT = sharper("margin-is-kept")
-"""The claim that is undecided, unless another is named (:attr:`MarginConstants.claim`), where no start of sufficient
-margin can be resolved.
-"""
+"""The claim that by default is undecided where no sufficient margin can be resolved (:attr:`MarginConstants.claim`)."""
 LARGEST = 1e4
 """The largest margin of a start: with a larger margin, floats do not resolve both the weights and the steps."""
 
@@ -159,10 +157,7 @@ class MarginConstants:
         return (1 + self.lag(m) * self.length / norm(p, axis=-1)) / self.share(m)
 
     def climb(self, m: Any) -> Numbers:
-        """Return Θ(1 − Aq)/(max‖g‖(1 + q)), a lower bound of ⟨Δ, p̄_mm⟩/‖Δ‖ for a step Δ along −∇L at margin m.
-
-        The symbols are those of the class.
-        """
+        """Return Θ(1 − Aq)/(max‖g‖(1 + q)) at margin m, a lower bound of ⟨Δ, p̄_mm⟩/‖Δ‖ for a step Δ along −∇L."""
         return self.share(m) / (self.length * self.reach * self.stretch(m))
 
     def log_growth(self, log_step: Any) -> Numbers:

@@ -217,15 +217,6 @@ def in_sublevel_sets(
 
     Rounding leaves open whether the risk at a point p exceeds that at R p̄_mm by up to a factor e^o. As such a point
     belongs to the sublevel set for RΘ − o, the bounds are claimed with RΘ − o in place of RΘ.
-
-    Args:
-        problem: keys, scores, loss.
-        under_test: the implementation that computes the risk.
-        svm: the solution p_mm.
-        kappa: κ of :func:`log_kappa`.
-        rhos: the values of RΘ, (r,).
-        points: the points p, (m, d).
-        radius_index: the index of each point's radius, (m,).
     """
     p, p_mm, rho, options = (
         exact(points),
@@ -335,10 +326,7 @@ def rate(
 
 
 def optimiser_claims(path: OptimiserPath) -> Iterator[Claim]:
-    """Claim that the optimiser's offsets from the ray of p_mm equal the predicted offsets.
-
-    The offsets are those that the optimiser reports, and those of the points that it returns.
-    """
+    """Claim that the offsets that the optimiser reports, and those of its points, equal the predicted offsets."""
     yield from premises(path)
     sphere, offsets = path.followed_to[0].sphere, path.offsets
     distance, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)

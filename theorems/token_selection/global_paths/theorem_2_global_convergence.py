@@ -60,7 +60,7 @@ GRADIENT_FLOW = tolerance(
 LARGEST_LOGARITHM = 1e6
 """The largest |log x| for which x, computed as the exponential of log x, still has ten digits."""
 FLOW_RELATIVE = 1e-12
-"""The relative tolerance of the flow's solver for n = 1, small because p's offset from the ray of p_mm is compared."""
+"""The flow solver's relative tolerance for n = 1, small because p's offset from the ray of p_mm is compared."""
 
 ONE_INPUT = Condition("n = 1", lambda case: bool(case.problem.n == 1))
 CLIMBS = sharper("climbs-to-max-margin")
@@ -218,10 +218,7 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
 
 @section
 def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iterator[Claim]:
-    """Claim ⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, which follows from ‖∇L‖ ≤ −D⟨∇L, p_mm⟩.
-
-    D is the largest ‖k_i,opt − k_it‖.
-    """
+    """Claim ⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, by ‖∇L‖ ≤ −D⟨∇L, p_mm⟩, D = max ‖k_i,opt − k_it‖."""
     yield from premises(descent)
     least = exact(descent.length) * descent.times / reach(descent.problem)
     yield at_least(
@@ -230,10 +227,7 @@ def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iter
 
 
 def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
-    """Claim that the flow reaches the requested norm, and that ⟨p, p_mm⟩ rises by at least s/D on an arc of length s.
-
-    D is the largest ‖k_i,opt − k_it‖.
-    """
+    """Claim that the flow reaches its norm, and ⟨p, p_mm⟩ rises by s/D on an arc of length s, D of :func:`reach`."""
     yield from premises(followed)
     yield from followed.diverges()
     flow, w = followed.flow, followed.flow.points @ svm.p
@@ -305,10 +299,7 @@ def log_rate(problem: Problem, start_norm: Any) -> Numbers:
 
 
 def climb_bound(problem: Problem, log_beta: Any, steps: Any) -> Numbers:
-    """Return log(1 + D² β t)/D², the lower bound of ⟨p(t) − p(0), p_mm⟩ after t = ``steps`` steps, shape (r, b).
-
-    D and β are those of :func:`reach` and :func:`log_rate`.
-    """
+    """Return log(1 + D²βt)/D², the lower bound of ⟨p(t) − p(0), p_mm⟩ for t = ``steps``, D of :func:`reach`, (r, b)."""
     D = reach(problem)
     return np.logaddexp(0.0, 2 * np.log(D) + log_beta + np.log(exact(steps))[:, None]) / (D * D)
 

@@ -104,9 +104,7 @@ QUADRANT = sharper(
 PROMPT_DIRECTION = sharper("prompt-direction", when="the bound on the cosine is positive at some radii")
 HEAD_DIRECTION = sharper("head-direction", when="the bound on 1 − cos(v, v_mm) is at most 1 at some radii")
 EFFECTIVE_CLAIMS = (NON_OPTIMALITY, PROMPT_MARGIN, QUADRANT, PROMPT_DIRECTION, HEAD_DIRECTION)
-"""The claims about all pairs (v, p) in the balls ‖v‖ ≤ r, ‖p‖ ≤ R with at most the risk of the pair to which they are
-compared.
-"""
+"""The claims about pairs (v, p) in sublevel sets: in two balls, with at most the competitor's risk."""
 LIMIT_MARGINS = sharper("limit-margins")
 LIMIT_DIRECTION = stated_claim("limit-direction")
 LIMIT_REACHED = sharper(
@@ -119,9 +117,7 @@ LIMIT_CLAIMS = (IN_THE_BALLS, PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LI
 """The claims about a pair (v, p) that minimises the risk over balls."""
 
 VISIBLE = 1e-6
-"""The value of 1 − cos below which a limit counts as reached; at the radius in use the proven bound of 1 − cos is
-smaller.
-"""
+"""The value of 1 − cos below which a limit counts as reached; it is above the proven bound at the radius in use."""
 
 
 class Sublevel(SublevelSet):
@@ -147,10 +143,7 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def bound(self) -> Numbers:
-        """The upper bound B = F/(rν) of the largest 1 − s_iα at a support i, with the :attr:`deficit` F.
-
-        ν is the constant of Assumption C.
-        """
+        """The upper bound B = F/(rν) of 1 − s_iα at supports i, F the :attr:`deficit` and ν that of Assumption C."""
         return self.deficit / (exact(self.r) * self.setup.nu)
 
     @cached_property
@@ -230,13 +223,7 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class LimitBounds:
-    """Bounds of the distances of a minimiser's margins, direction and head from their limits.
-
-    The bounds are those of the module's docstring, section *Limit*, whose notation is used.
-
-    Attributes:
-        minimiser: the pair (v, p) of least risk.
-    """
+    """Bounds of a minimiser's margins, direction and head, with the notation of section *Limit* of the module."""
 
     minimiser: JointMinimiser
 
@@ -306,18 +293,12 @@ class LimitBounds:
 
     @property
     def _deficit(self) -> float:
-        """The deficit F, an upper bound of rΓ − min_i Y_i v·x_i^p, from the minimiser's own risk L.
-
-        F is log n + log L + rΓ, up to terms that vanish with L.
-        """
+        """An upper bound of rΓ − min_i Y_i v·x_i^p: F for the minimiser's own risk, up to terms that vanish with it."""
         return math.log(self.minimiser.setup.joint.tokens.shape[0]) + self.minimiser.log_risk
 
     @property
     def _from_outputs(self) -> Float64[np.ndarray, "n"]:
-        """The lower bounds of R m_i for a known head v, (n,).
-
-        With c_it = v·(z_iα − z_it), v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it.
-        """
+        """The lower bounds of R m_i for a known head: v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it."""
         joint, log_r = self.minimiser.setup.joint, self.minimiser.log_r
         _, log_drops = self.minimiser.drops
         log_least = np.min(np.where(joint.others, log_drops, np.inf), axis=1)

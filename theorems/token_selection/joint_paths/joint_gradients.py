@@ -32,16 +32,11 @@ POINTS = 6
 JOINT_GRADIENTS = tuple(
     premise(name) for name in ("joint-log-risk", "joint-gradient-in-head", "joint-gradient-in-prompt")
 )
-"""The claims of :func:`joint_gradients`: on the risk, on its derivative in the head, and on its derivative in the
-prompt.
-"""
+"""The claims of :func:`joint_gradients` on the risk, on its derivative in the head, and on that in the prompt."""
 
 
 def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """Yield the claims that log L + rΓ and its derivatives in head and prompt agree with the formulas of the module.
-
-    r is the radius of the head and Γ the label margin of v_mm.
-    """
+    """Yield the claims that log L + rΓ and its derivatives in head and prompt agree with the formulas of the module."""
     joint = setup.joint
     d, k = joint.tokens.shape[2], joint.keys.shape[2]
     unit = joint.longest_row

@@ -32,12 +32,9 @@ IN_THE_BALLS = premise("path-is-in-the-balls")
 PATH_IS_LOWEST = premise("path-is-lowest")
 
 LARGEST_UNITS = 2.0**28
-"""The RΘ (radius of the prompt times margin of p̄_relax) at which a minimiser is compared with its limit: logits have a
-rounding error of about eps RΘ = 6e-8.
-"""
+"""The RΘ at which a minimiser is compared with its limit: logits have a rounding error of about eps RΘ = 6e-8."""
 RESOLVED = 1.0
-"""The amount by which the log-excess risk of a minimiser may exceed that of the competitor
-(:func:`.joint_setup.competitors`).
+"""The amount by which a minimiser's log-excess risk may be above that of the best :func:`.joint_setup.competitors`.
 
 At an input that is no support and whose weight q_i = 1 − s_iα stays between 0 and 1, float64 does not resolve the
 exponent r (slack_i − q_i d_i) of the loss (:mod:`.joint_constants`) any better. The bounds use the excess risk of the

@@ -28,21 +28,16 @@ from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, JointSetup
 
 LARGEST_EXPONENT = 690.0
-"""The logarithm of the largest radius of heads in use; a larger radius is replaced by e^690, which changes no result
-here.
-"""
+"""The logarithm of the largest radius of heads; a larger radius is replaced by e^690, which changes no result here."""
 
 
 NEGLIGIBLE, NOTHING = 600.0, 2.0**-860
 """NEGLIGIBLE is an exponent u whose e^{−u} is negligible, and NOTHING is a number above e^{−600}."""
 SERIES = 2.0**-40
-"""The y = e^{−u} below which log(log(1 + y)/y), part of log ℓ(u), is computed as −y/2, since the term in y² is below
-the rounding of float64.
+"""The y = e^{−u} below which log(log(1 + y)/y) is computed as −y/2, since the term in y² is below float64's rounding.
 """
 LARGE = 700.0
-"""The value of −u above which log ℓ(u) is computed directly; it is not computed relative to e^{−u}, which would
-overflow.
-"""
+"""The value of −u above which log ℓ(u) is computed directly, because the formula relative to e^{−u} would overflow."""
 
 
 def largest(x: Numbers) -> Float64[np.ndarray, "*b"]:
@@ -79,15 +74,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class SublevelSet:
-    """The set {(v, p): ‖v‖ ≤ r, ‖p‖ ≤ R, L(v, p) ≤ L(r v̄_mm, p_c)} for one pair of radii (r, R).
-
-    Attributes:
-        setup: the problem, with v_mm, p_mm and p_relax.
-        under_test: the implementation that computes softmax weights.
-        log_r: log r.
-        R: the radius R.
-        competitor: the prompt p_c, (k,).
-    """
+    """The set of the pairs (v, p) with ‖v‖ ≤ r, ‖p‖ ≤ R and L(v, p) ≤ L(r v̄_mm, p_c), p_c = ``competitor``."""
 
     setup: JointSetup
     under_test: Implementation
@@ -199,13 +186,9 @@ class SublevelSet:
 
 
 def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Claim]:
-    """Yield the claim ``name``, left ≥ right, at the pairs (v, p) of all sets.
+    """Yield the claim ``name``, left ≥ right, at the pairs (v, p) of all sets; ``sides`` are both sides for each set.
 
-    If there are no pairs, no claim is made; only the claim :data:`NON_OPTIMALITY` is made also then, and is undecided.
-
-    Args:
-        name: the name of the claim.
-        sides: the left and the right sides, for each set.
+    Without pairs no claim is made; only the claim :data:`NON_OPTIMALITY` is made also then, and is undecided.
     """
     flat_sides: list[Any] = []
     for pair in sides:

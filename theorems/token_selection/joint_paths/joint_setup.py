@@ -27,9 +27,7 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
 
 NON_OPTIMALITY = sharper("non-optimality")
-"""The claim that bounds the weights 1 − s_iα; it is undecided where v_mm, p_mm or p_relax does not exist, and falsified
-where weights are NaN.
-"""
+"""The claim that bounds 1 − s_iα; undecided where v_mm, p_mm or p_relax does not exist, falsified by NaN weights."""
 
 
 RESOLVED_MARGIN = 2.0**-10
@@ -183,9 +181,6 @@ def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
 
 
 def nonoptimality_bounds(margin: Numbers, T: int) -> tuple[Numbers, Numbers]:
-    """Return the upper bound (T−1)/(e^m + T − 1) and the lower bound σ(−m) of q = 1 − s_α for the smallest margin m.
-
-    m is the smallest of T − 1 margins of α over the other tokens, and s_α the softmax weight of α.
-    """
+    """Return the bounds (T−1)/(e^m + T − 1) ≥ q ≥ σ(−m) of q = 1 − s_α, m the smallest of T − 1 margins of α."""
     odds = np.exp(-margin)
     return (T - 1) * odds / (1 + (T - 1) * odds), odds / (1 + odds)

@@ -79,10 +79,7 @@ def joint_run(
 def _formula_claim(
     joint: Joint, weights: Float64[np.ndarray, "m n T"], heads: Float64[np.ndarray, "m d"], theirs: list[ScaledGradient]
 ) -> Claim:
-    """Return the claim ∇_v L = −(1/n) Σ_i |ℓ'(v·x_i^p)| x_i^p, in units of the reported gradient.
-
-    x_i^p = Σ_t s_it Y_i x_it are the signed features of attention.
-    """
+    """Return the claim ∇_v L = −(1/n) Σ_i |ℓ'(v·x_i^p)| x_i^p, x_i^p = Σ_t s_it Y_i x_it, in units of the gradient."""
     features: Any = np.einsum("mnt,ntd->mnd", exact(weights), exact(joint.tokens))
     outputs = np.vecdot(features, exact(heads)[:, None])
     scale = np.array([float(x.log_scale) for x in theirs])

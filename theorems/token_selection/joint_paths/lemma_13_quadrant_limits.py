@@ -31,9 +31,7 @@ from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import (
 )
 
 UNITS = (10.0, 40.0, 160.0)
-"""The values of RΘ_relax (Θ_relax: the margin of p̄_relax) for which pairs with ‖p‖ ≤ R, ‖v‖ ≤ e^{RΘ_relax} are
-searched.
-"""
+"""The values of RΘ, Θ = 1/‖p_relax‖, for which pairs (v, p) with ‖p‖ ≤ R, ‖v‖ ≤ e^{RΘ} are searched."""
 BEHIND = "every token but α has less than the label margin Γ"
 
 

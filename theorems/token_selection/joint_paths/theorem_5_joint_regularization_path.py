@@ -144,10 +144,7 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
-    """Yield the effective claims at pairs (v, p) of sublevel sets, with the constants of each set.
-
-    The symbols of the comments are those of :mod:`.joint_constants`.
-    """
+    """Yield the effective claims at pairs of sublevel sets; the comments use the symbols of :mod:`.joint_constants`."""
     # The weights outside α: q_max = max_i (1 − s_iα) ≤ B.
     yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q, axis=1)) for x in sets])
 

@@ -129,10 +129,7 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
-    """Yield the effective claims at pairs (v, p) of sublevel sets, with the constants of each set.
-
-    The symbols of the comments are those of :mod:`.joint_constants`.
-    """
+    """Yield the effective claims at pairs of sublevel sets; the comments use the symbols of :mod:`.joint_constants`."""
     S = sets[0].level.setup.joint.svm.support
 
     # The weights outside α at the supports S: q_S = max_{i∈S} (1 − s_iα) ≤ B.
@@ -226,10 +223,7 @@ def tau(setup: JointSetup, p: Float64[np.ndarray, "m k"], c: float) -> Float64[n
 
 
 def linear_ratio(setup: JointSetup, under_test: Implementation) -> float:
-    """Return the smallest ratio r/R ≥ c* at which rΓ is at least a quarter of RΘ_relax.
-
-    Γ is the label margin and Θ_relax the margin of p̄_relax.
-    """
+    """Return the smallest ratio r/R ≥ c* with rΓ ≥ RΘ_relax/4, Γ the label margin and Θ_relax = 1/‖p_relax‖."""
     return max(
         under_test[critical_ratio](setup.joint, setup.target), setup.target.margin / (4 * setup.joint.svm.margin)
     )

@@ -94,10 +94,7 @@ def _one_constraint(
     log_idle: Float64[np.ndarray, "r"],
     log_stray: Callable[[float], float],
 ) -> float:
-    """Find by bisection the smallest κ that satisfies the condition of the first proof, whose sides are monotone in κ.
-
-    The other arguments are ω⁻, ω⁺ and the terms of Ω, as logarithms, and log B(κ) as a function.
-    """
+    """Find by bisection the smallest κ that satisfies the condition of proof 1, whose sides are monotone in κ."""
     # Logarithms are used because weights on the support differ by factors of e^{10⁸} if scores are of size 10⁸.
     others = np.where(np.eye(low.size, dtype=bool), -np.inf, high)
     sums = np.logaddexp(np.logaddexp.reduce(others, axis=1), np.logaddexp.reduce(log_idle))
@@ -145,10 +142,7 @@ def _by_duality(
 
 
 def _least(enough: Callable[[float], bool], start: float = 0.0) -> float:
-    """Find the smallest κ ≥ ``start`` that satisfies a monotone condition; ∞ beyond _MOST.
-
-    The result is rounded up by at most 1e-4 κ.
-    """
+    """Find the smallest κ ≥ ``start`` that satisfies a condition, rounded up by at most 1e-4 κ; ∞ beyond _MOST."""
     if enough(start):
         return start
     high = max(2 * start, 1e-6)

@@ -56,17 +56,13 @@ from theorems.token_selection.local_paths.local_constants import Apex, LocalCons
 from theorems.token_selection.local_paths.log_sum_exp_minimiser import log_sum_exp_minimiser
 
 SLACK = 1 / 16
-"""The 1/16 in the conditions of the proof of invariance: the share of the opening μ that these conditions keep in
-reserve near the boundary of the cone.
-"""
+"""The 1/16 in the proof of invariance: the share of μ that its conditions keep in reserve near the cone's boundary."""
 
 SAFETY = 0.99
 """The share of the longest allowed step that is taken, so that rounding cannot move an iterate out of the cone."""
 
 PENALTIES = (1e-1, 1e-2, 1e-4, 1e-7, 1e-11)
-"""The penalties s of |w|² for which offsets w of the tip are computed, in units of the squared length of the longest
-row.
-"""
+"""The penalties s of |w|² for which offsets w of the tip are computed, in units of (length of the longest row)²."""
 
 LEVELS = (1.0, 64.0)
 """The values of ρ, in units of the base radius ρ_0, for which offsets w of the tip are computed: as ρ grows, the

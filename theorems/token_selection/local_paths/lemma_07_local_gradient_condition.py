@@ -175,10 +175,7 @@ def _first_and_second(
 
 
 def log_saturation(constants: LocalConstants, rho: Numbers) -> Numbers:
-    """Return the proven bound log max_i u_i of log max_i (1 − s_iα_i) at each ρ = ‖p‖/‖p_mm‖, (m,).
-
-    u_i = Σ_t e^{−ρ(m_it − w_it)}, see :mod:`.local_constants`.
-    """
+    """Return log max_i Σ_t e^{−ρ(m_it − w_it)}, the proven bound of log max_i (1 − s_iα_i), at each ρ, (m,)."""
     exponents = np.where(constants.others, -rho[:, None, None] * constants.lowest, -np.inf)
     return np.max(np.logaddexp.reduce(exponents, axis=2), axis=1)
 

@@ -353,10 +353,7 @@ class LocalConstants:
         return np.logaddexp.reduce(np.max(size, axis=1)) - np.log(self._as_given(self.problem.n))
 
     def log_descent(self, rho: float, *, axis: bool = False) -> Numbers:
-        """Return the logarithm of φ b ω_S/(nP), the lower bound of L1 divided by e^{−ρ(1−ν)} (symbols: see the module).
-
-        If ``axis`` is true, the bound is the one for q = p_mm, in which b = 1.
-        """
+        """Return log(φ b ω_S/(nP)), L1's bound without e^{−ρ(1−ν)}; ``axis`` selects q = p_mm, for which b = 1."""
         b, bounds = 1.0 if axis else self.base, self.bounds(rho)
         log_share = np.log1p(-self._harm_ratio(rho, bounds))
         return np.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + log_share

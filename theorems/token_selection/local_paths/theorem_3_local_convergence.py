@@ -215,15 +215,7 @@ def in_the_cone(
     rng: np.random.Generator,
     case_start: Float64[np.ndarray, "d"] | None = None,
 ) -> Iterator[Claim]:
-    """Yield the claims that follow from the cone's properties; tests also pass a wrong cone.
-
-    Args:
-        cone: the cone that descent cannot leave.
-        under_test: the implementation that descends.
-        log_step: log η of gradient descent.
-        rng: the generator of starts and points.
-        case_start: the start of the case, if it has one.
-    """
+    """Yield the claims that follow from the cone's properties; tests also pass a wrong cone."""
     yield no_stationary_point(cone, under_test, rng)
     if case_start is not None and (unusable := _unusable_start(cone, case_start)):
         yield unusable
@@ -271,12 +263,8 @@ def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np
 def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Iterator[Claim]:
     """Yield the claims of T2; claims about steps of any length along −∇L are made at the iterates of both runs.
 
-    Δ are steps, a the tip of the cone, p' = p − a and π' = κ/ρ' − ν', see :func:`theorem_3`.
-
-    Args:
-        cone: the cone that descent cannot leave.
-        gd: the run of gradient descent.
-        long: the run with the longest steps.
+    The comments have steps Δ and the symbols of :func:`theorem_3`. ``gd`` is the run of gradient descent, ``long`` that
+    with the longest steps.
     """
     yield stays_in_cone(cone, gd, long)
     runs = (gd.view, long.view)
@@ -319,10 +307,7 @@ def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
 
 
 def outward(at: ConeView) -> Numbers:
-    """Return ⟨−∇L, p̄⟩, (m,), but −1 where ∇L = 0, so that a norm that does not grow violates the claim there.
-
-    The gradient is in units of e^{log_scale}.
-    """
+    """Return ⟨−∇L, p̄⟩/e^{log_scale}, (m,), but −1 where ∇L = 0, so that a norm that does not grow is noticed."""
     moves = np.any(value_of(at.descent) != 0, axis=1)
     return np.where(moves, np.vecdot(at.descent, at.points) / norm(exact(at.points), axis=1), -1.0)
 
@@ -407,10 +392,7 @@ def starts_in(
 def affordable_steps(
     cone: InvariantCone, starts: Float64[np.ndarray, "b d"]
 ) -> tuple[int, Float64[np.ndarray, "steps b"]]:
-    """Return the number of steps of gradient descent, and upper bounds of ‖Δ‖/‖p'‖ for the longest steps.
-
-    Δ is a step and p' the vector from the cone's tip to the iterate.
-    """
+    """Return the number of steps of gradient descent, and upper bounds of the longest steps in units of ‖p − tip‖."""
     room = resolvable_rho(cone.constants) * cone.constants.norm / float(norm(starts, axis=1).max())
     problem = cone.constants.problem
     steps, longest = (affordable(problem, most, ENTRIES // len(starts)) for most in (STEPS, LONGEST_STEPS))

@@ -125,14 +125,7 @@ class Sandwich:
     def __init__(
         self, problem: Problem, mixing: LinearMixing, under_test: Implementation, headed: Implementation
     ) -> None:
-        """Store the data and both implementations, and compute log C0_i and log C1_i of the mixed inputs.
-
-        Args:
-            problem: keys, scores, loss.
-            mixing: the head ψ with the constants ν, c0, c1.
-            under_test: the implementation under test, which computes softmax weights.
-            headed: the implementation under test with ψ in place of the linear head, which computes risks.
-        """
+        """Store the data and the implementations, ``headed`` with the head ψ; compute log C0_i and log C1_i."""
         self.problem, self.mixing, self.under_test, self.headed = problem, mixing, under_test, headed
         low, high = log_slope_bounds(mixing, problem.loss)
         self.log_low, self.log_high = low[mixing.mixed], high[mixing.mixed]
@@ -154,10 +147,7 @@ class Sandwich:
         return drop[:, mixed], mixing.c0[mixed] * q, mixing.c1[mixed] * q
 
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
-        """Return by how much the drop ν − Y ψ violates its bounds in the worst input; negative between the bounds.
-
-        The unit is the upper bound c1 q.
-        """
+        """Return by how much ν − Y ψ violates its bounds at worst, in units of c1 q; negative between the bounds."""
         with in_floats():
             drop, low, high = self.sides(self.at(points))
             return np.max(np.where(high > 0, np.maximum(low - drop, drop - high) / high, -1.0), axis=-1)

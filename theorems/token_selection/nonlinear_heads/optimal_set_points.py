@@ -139,11 +139,7 @@ def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) ->
 def constraints_of(
     problem: Problem, mixing: LinearMixing, choice: ChoiceSolution, multiplicity: Float64[np.ndarray, "n"]
 ) -> Constraints:
-    """Return the SVM constraints of one choice α of optimal tokens, with the costs of non-optimal tokens.
-
-    ``multiplicity`` is the number of optimal tokens with the key of α, by which the costs of an input are divided,
-    (n,).
-    """
+    """Return the SVM constraints of one choice α, with the costs of tokens; ``multiplicity`` tokens share α's key."""
     others = ~mixing.optimal
     best = problem.keys[np.arange(problem.n), choice.alpha]
     log_costs = (log_token_costs(mixing, problem.loss) - np.log(multiplicity)[:, None])[others]
@@ -247,16 +243,8 @@ def descend(
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "d"]]:
     """Return the tangential coordinates of a minimiser of log(L − L_*) on a sphere, and the minimiser itself.
 
-    The risk of the minimiser is never above that of the point of the ray, or of the start.
-
-    Args:
-        problem: keys, scores, loss.
-        headed: the implementation under test, with the head of the case in place of the linear one.
-        unit: the norm ‖p_mm‖.
-        solution: the solution whose ray is the axis.
-        basis: an orthonormal basis of the tangents, (d, e).
-        rho: the radius in units of ‖p_mm‖.
-        start: the tangential coordinates from which descent starts, (e,).
+    The radius is ρ = ``rho`` in ``unit``, ‖p_mm‖; descent begins at the tangential coordinates ``start``. The risk of
+    the minimiser is never above that of the start, or of the point on the solution's ray.
     """
     axis = solution.svm.direction
 

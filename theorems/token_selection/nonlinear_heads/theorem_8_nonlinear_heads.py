@@ -175,10 +175,7 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     radius_index: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """Yield the effective claims at points p with ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), where RΘ is ``rhos[radius_index]``.
-
-    The comments use the notation of :func:`theorem_8`.
-    """
+    """Yield the effective claims at points p with ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), where RΘ is ``rhos[radius_index]``."""
     ray = sets.norm * (rhos[:, None] * sets.solutions[0].svm.direction)
     p, rho, options = exact(points), rhos[radius_index], {"points": "point of a sublevel set"}
 
@@ -223,10 +220,7 @@ def minimiser_claims(
 
 
 def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
-    """Return κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)), with the notation of :func:`theorem_8`.
-
-    Where Theorem 1 applies, this κ is at most that of Theorem 1.
-    """
+    """Return κ of :func:`theorem_8`, log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)), at most that of Theorem 1."""
     low, high = log_slope_bounds(mixing, loss)
     mixed = mixing.mixed
     size = mixing.optimal.sum(axis=1)
@@ -255,10 +249,7 @@ def least_margin(
 
 
 def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.ndarray, "m c"]:
-    """Return the mask of the choices α that p may select, (m, c): ‖p‖Θ_α ≥ ``least``, the lower bound of p's margin.
-
-    Θ_α is the largest margin for the choice α.
-    """
+    """Return the mask of the choices α that p may select, (m, c): ‖p‖Θ_α ≥ ``least``, Θ_α the largest margin for α."""
     best = sets.choices[0].norm_squared
     # The difference 1 − Θ_α/Θ is computed without cancellation as x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)².
     x = with_rounding([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])

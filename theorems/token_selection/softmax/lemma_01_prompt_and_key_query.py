@@ -146,15 +146,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The tokens X, labels Y and values Xv that define f_p and f_W of Lemma 1; values may carry rounding errors.
-
-    Attributes:
-        tokens: the tokens X, (n, T, d).
-        labels: the labels Y, (n,).
-        values: the values Xv, (n, T).
-        loss: the loss ℓ.
-        problem: the problem of p whose keys are the tokens.
-    """
+    """The tokens X, labels Y and values Xv that define f_p and f_W of Lemma 1; values may carry rounding errors."""
 
     tokens: Float64[np.ndarray, "n T d"]
     labels: Float64[np.ndarray, "n"]
@@ -270,10 +262,7 @@ def _every_iterate(
     steps: Float64[np.ndarray, "s"],
     local: Float64[np.ndarray, "t"],
 ) -> Claim:
-    """Claim the bound of E_t, the distance between p(t) and W(t)ᵀu in Lemma 1, at every iterate.
-
-    ``local`` are bounds of the errors of both gradients at p(t) together, (t,).
-    """
+    """Claim Lemma 1's bound of E_t at every iterate; ``local`` bounds the errors of both gradients at p(t)."""
     head = exact(u)
     distances = norm(head) * norm(matrices - head[:, None] * points[:, None, :] / np.sum(head * head), axis=(1, 2))
     lengths, step_lengths = norm(points, axis=1), norm(np.diff(points, axis=0), axis=1)
