@@ -171,7 +171,7 @@ class BeatenByDirection(Region):
     def of(
         cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> BeatenByDirection:
-        """Return the neighbourhood of q in which R x*, x* = ``better``, has the lower risk at every radius R > R_q."""
+        """Return the neighbourhood of q in which R x has a higher risk than R x*, x* = ``better``, at every R > R_q."""
         bound = NearestTokens.among(q, costs, binding)
         higher = NearestTokens.among(q, costs, costs.higher)
         log_weight = np.log(exact(np.count_nonzero(binding))) + np.min(costs.log_smallest[binding])
@@ -228,7 +228,7 @@ class BeatenByPoint(Region):
     def of(
         cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> BeatenByPoint:
-        """Return the neighbourhood of q in which R* x*, x* = ``better``, has the lower risk from the radius R_q on."""
+        """Return the neighbourhood of q in which R x has a higher risk than R* x*, x* = ``better``, if R > R_q."""
         high, low = (NearestTokens.among(better, costs, mask) for mask in (costs.higher, costs.lower))
         constant = LOG2 + costs.log_T - high.log_weight
         gap = unit_difference(low.least, better, high.least, better)

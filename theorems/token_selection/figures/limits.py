@@ -77,7 +77,7 @@ def joint() -> Limit:
 
 
 def relaxed_joint() -> Limit:
-    """Return the joint path (Theorem 6) for 2c* times the prompt's radius on Figure 3(b)'s data, with its limit."""
+    """Return the joint path (Theorem 6) along r = 2c*R, c* the critical ratio, on data of Figure 3(b), with limit."""
     return _joint("figure-3b", "p_relax", 2.0)
 
 

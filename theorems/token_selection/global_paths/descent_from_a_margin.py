@@ -376,7 +376,7 @@ def along_the_flow(
     start: Float64[np.ndarray, "d"],
     rng: np.random.Generator,
 ) -> Iterator[Claim]:
-    """Yield the claims of the flow from a start of sufficient margin to norm 1e6‖p_mm‖, if float64 resolves it."""
+    """Yield the claims of the flow from a start of sufficient margin to 1e6‖p_mm‖, or as far as float64 resolves."""
     problem, unit = constants.problem, constants.svm.norm
     followed = FollowedFlow.of(problem, under_test, start, unit, FLOW_RELATIVE, rng, NORM_DIVERGES)
     yield from premises(followed)

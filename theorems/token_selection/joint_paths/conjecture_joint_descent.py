@@ -173,10 +173,11 @@ def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np
 def _rate(
     name: str, points: Float64[np.ndarray, "2 d"], target: Float64[np.ndarray, "d"], unit: float, drift: float = 0.0
 ) -> Claim:
-    """Claim that norm·deviation at the end is at most GROWTH times the larger of its earlier value and one logit.
+    """Claim that norm·deviation at the end is at most GROWTH times the larger of its earlier value and 1/``unit``.
 
     The deviation is the distance of the direction from ``target``. The claim also holds if the later value exceeds the
-    earlier one by at most ``drift``. One logit has the size 1/``unit``; for heads, one output takes its place.
+    earlier one by at most ``drift``. An offset of 1/``unit`` changes a logit of a prompt, or an output of a head, by
+    one at most.
     """
     norms = np.linalg.norm(points, axis=1)
     offsets = np.linalg.norm(points - norms[:, None] * target, axis=1)

@@ -194,7 +194,7 @@ def longest_steps(
 def growth(steps: int, factor: float, starts: int) -> Float64[np.ndarray, "steps b"]:
     """Return upper bounds of ‖Δ‖/‖p‖ for the steps Δ: constant in runs of even index, falling like 1/s in the others.
 
-    All steps within these bounds together multiply ‖p‖ by at most ``factor``.
+    All steps of these lengths together multiply ‖p‖ by at most ``factor``.
     """
     even = np.full(steps, math.log(factor) / steps)
     falling = 1 / (np.arange(steps) + 20.0)

@@ -216,7 +216,7 @@ def _model(
     rng: np.random.Generator,
     under_test: Implementation,
 ) -> Claim:
-    """Claim |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² for random h and for h along the gradient, of many lengths."""
+    """Claim |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² for h random and along the gradient, with L̂ of Lemma 6."""
     m = len(points)
     at = AttentionAt(problem, points, under_test.textbook_eps)
     gradient = at.gradient_of(under_test, MODEL)
@@ -233,7 +233,7 @@ def _model(
 def _run(
     problem: Problem, start: Float64[np.ndarray, "d"], log_sharp: Bounded, under_test: Implementation
 ) -> Generator[Claim, None, Float64[np.ndarray, "t d"]]:
-    """Claim that the run under test has the requested start and steps; return its iterates for η = 1/(constant L̂)."""
+    """Claim that the run under test has the requested start and steps; return its iterates for η = 1/L̂ (Lemma 6's)."""
     steps = affordable(problem, STEPS, ENTRIES)
     log_step, gradient = -_log_unit(log_sharp), under_test[scaled_gradient]
     run = under_test[gradient_descent](problem, start, steps=steps, log_step=log_step, gradient=gradient)
