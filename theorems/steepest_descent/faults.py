@@ -26,9 +26,9 @@ RUN, SVM = Faults(Kind.RUN), Faults(Kind.SVM)
 ONE_INPUT, MARGIN, MIRROR = "steepest-one-input", "steepest-from-a-margin", "mirror-one-input"
 LABELS, MOMENTUM = "steepest-multiclass", "steepest-momentum"
 Options = dict[str, Any]
-"""The options of a run, by name."""
+"""The type of the keyword options of a descent (step lengths, norm, momentum, …), by name."""
 Change = Callable[..., Options]
-"""The function (options of the run, size of the fault if it has one) → faulty values of the options that it changes."""
+"""The type of a function (options of a run, size of the fault if it has one) → faulty values of some options."""
 DESCENTS = (steepest_descent, label_descent)
 
 
@@ -62,7 +62,10 @@ def _run_along(direction: Callable[..., Array], right: Callable[..., Array], *ar
 
 
 def _direction(name: str, says: str, caught_by: str, **further: Any) -> Callable[[Function], Function]:
-    """Return a decorator that plants a function (size if any, x, norm) → step in both :data:`DESCENTS`."""
+    """Return a decorator that plants a fault: both :data:`DESCENTS` take the steps that the decorated function returns.
+
+    The decorated function maps (size of the fault if it has one, x, norm) to the step.
+    """
     return RUN.plant(name, says, caught_by, *DESCENTS, through=_run_along, **further)
 
 
@@ -91,7 +94,7 @@ def _newton_schulz(x: Array, norm: Norm) -> Array:
     smallest=1e-6,
 )
 def _bent_factor(size: float, x: Array, norm: Norm) -> Array:
-    """Return U S^ε Vᵀ in place of U Vᵀ, with S divided by the largest singular value."""
+    """Return U S^ε Vᵀ in place of U Vᵀ for the matrix U S Vᵀ, with S divided by the largest singular value."""
     if not isinstance(norm, Schatten) or norm.power == 1:
         return steepest_direction(x, norm)
     u, s, vt = np.linalg.svd(norm.matrices(x), full_matrices=False)
@@ -143,9 +146,9 @@ def _constant(options: Options) -> Options:
     only=NormMaxMargin,
 )
 def _other_basis(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
-    """Solve without the constraint of the largest dual, and scale p so that it is feasible, where that is possible."""
+    """Solve without the constraint that has the largest dual, and scale p to margin 1 where p separates all tokens."""
     if isinstance(right.norm, Schatten) and right.norm.power == 1:
-        return right  # The solver for the nuclear norm needs keys given by factors, which a part of the rows lacks.
+        return right  # The solver for the nuclear norm needs factors of the keys; a subset of the rows has none.
     worst = max(range(len(right.rows)), key=lambda j: right.exact_duals[j])
     others = [row for j, row in enumerate(right.rows) if j != worst]
     if not others:
@@ -206,7 +209,7 @@ def _shift(right: NormMaxMargin, size: float, *arguments: Any) -> NormMaxMargin:
 
 @RUN.plant("label-weights-forgotten", "the gradient of the loss with equal weights π_i", MOMENTUM, label_gradient)
 def _equal_weights(right: Callable[..., ScaledGradient], problem: MasterProblem, theta: Array) -> ScaledGradient:
-    """Compute the gradient with every feature counted once."""
+    """Compute the gradient as if every feature occurred once."""
     return right(problem.with_counts(np.sign(problem.counts)), theta)
 
 

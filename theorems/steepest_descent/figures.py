@@ -38,7 +38,7 @@ SHORT = 0.5 / np.sqrt(np.arange(1.0, 201))
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return for each norm the gap and its bound at the recorded steps, and the right panel's run with its token."""
+    """Return, for each norm, the recorded margin gaps, their bounds, and the right panel's run and selected token."""
     gaps, curves = load("figure-1a", 0).case.problem, []
     picture = Problem(np.array([KEYS]), np.array([SCORES]), loss_named("correlation"))
     svm = settings.under_test[max_margin](gaps.exact_keys, gaps.optimal)
@@ -88,5 +88,5 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 FLOOR = 1e-12
-"""The size below which a gap is only a rounding error."""
+"""The size below which a margin gap is not drawn, because it is only a rounding error."""
 FIGURES = [Figure("norms", "steepest descent in four norms", (7.6, 3.8), numbers, draw)]

@@ -1,5 +1,7 @@
 """The rows g_it = k_i,opt − k_it in a norm: the largest margin γ, the rows' dual norms and their distances.
 
+‖·‖_* is the dual norm, D the largest ‖g‖_* of a row g, and D' the largest distance ‖g − h‖_* of two rows.
+
 References: :mod:`reference_attention.svm.norm_max_margin`.
 """
 
@@ -33,7 +35,7 @@ NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
 BESIDE = (2.0, math.inf, 1.0)
 """The norms used besides the spectral norm if W is trained: 2 is ‖·‖_F, ∞ the largest entry, 1 the nuclear norm."""
 FEW = 256
-"""The number of rows up to which D' is the maximum over all pairs; for more rows it is bounded by 2D."""
+"""The largest number of rows for which D', their largest distance, is taken over all pairs; for more rows D' is 2D."""
 
 
 def norms_tried(case: Case, rng: np.random.Generator) -> list[Norm]:
@@ -49,7 +51,13 @@ def norms_tried(case: Case, rng: np.random.Generator) -> list[Norm]:
 
 
 class RowGeometry:
-    """Rows g_j in one norm; a subclass defines the rows."""
+    """The rows g_j of a max-margin problem in one norm; a subclass defines the rows.
+
+    The margin of p is m(p) = min g_j·p, the largest margin is γ = max m(p) over ‖p‖ = 1, and ‖·‖_* is the dual norm.
+
+    Attributes:
+        solution: the point p of the largest margin, and its duals.
+    """
 
     solution: NormMaxMargin
 
@@ -73,15 +81,15 @@ class RowGeometry:
         return norm_of(x, self.norm)
 
     def dual_length(self, x: Any) -> Numbers:
-        """Return ‖x‖_* over the last axis, which is ‖x‖_q' for ‖·‖_q."""
+        """Return the dual norm ‖x‖_* over the last axis; for ‖·‖_q it is ‖x‖_q' with 1/q + 1/q' = 1."""
         return norm_of(x, conjugate(self.norm))
 
     def norm_bound(self, entries: Any) -> Numbers:
-        """Return a bound of ‖x‖ over all x with |x_j| ≤ entries_j."""
+        """Return an upper bound of ‖x‖ over all x with |x_j| ≤ entries_j."""
         return norm_bound(entries, self.norm)
 
     def dual_norm_bound(self, entries: Any) -> Numbers:
-        """Return a bound of ‖x‖_* over all x with |x_j| ≤ entries_j."""
+        """Return an upper bound of ‖x‖_* over all x with |x_j| ≤ entries_j."""
         return norm_bound(entries, conjugate(self.norm))
 
     @cached_property
@@ -101,7 +109,7 @@ class RowGeometry:
 
     @cached_property
     def margin(self) -> Numbers:
-        """The lower bound min g·p/‖p‖ of γ at the solution p, with g·p computed over the rationals."""
+        """The lower bound min g_j·p/‖p‖ of γ, with the solution p and the products g_j·p over the rationals."""
         least = min(products(self.exact_rows, self.solution.exact_p))
         return with_rounding(to_floats([least]))[0] / self.length(with_rounding(self.solution.p))
 
@@ -112,7 +120,7 @@ class RowGeometry:
 
 @dataclass(frozen=True, eq=False)
 class Geometry(RowGeometry):
-    """The rows g_it of attention, for its optimal tokens, in one norm.
+    """The rows g_it = k_i,opt − k_it of attention in one norm.
 
     Attributes:
         problem: keys and scores.
@@ -143,12 +151,12 @@ def certify_margin(
         problem: keys and scores.
         norm: q of ‖·‖_q, or a norm of matrices.
         under_test: the implementation under test.
-        keys: the problem's keys, given by factors; the solver for the nuclear norm needs them. By default the problem's
-            own.
+        keys: the problem's keys as products x zᵀ of two factors, which the solver for the nuclear norm needs. By
+            default the keys stored in the problem.
 
     Raises:
-        Undecided: no solution was found.
-        Ended: the claim fails.
+        Undecided: the solver found no solution.
+        Ended: the claim is false.
     """
     keys = problem.exact_keys if keys is None else keys
     solution = yield from certify_norm_margin(keys, problem.optimal, norm, under_test)
@@ -161,8 +169,8 @@ def certify_norm_margin(
     """Yield the claim of :func:`certify_margin` for the given keys and tokens α, and return the solution.
 
     Raises:
-        Undecided: no solution was found.
-        Ended: the claim fails.
+        Undecided: the solver found no solution.
+        Ended: the claim is false.
     """
     solution = under_test[norm_max_margin](keys, alpha, norm)
     if solution is None:

@@ -1,7 +1,9 @@
-"""The logistic loss of classification with bounds of its rounding error, and the fall of Y = log(e^u − 1).
+"""The logistic loss of classification with bounds of its rounding error, and the fall of its log-excess Y in a run.
 
-L = Σ_i π_i log(1 + x_i), x_i = Σ_{v≠y_i} e^{−g_iv·W}, g_iv = (e_{y_i} − e_v) h_iᵀ; G = Σ_i π_i x_i/(1 + x_i), u =
-L/π_min. Y is called the log-excess of the loss. The derivations are in :mod:`.steepest_multiclass`.
+Feature h_i has the class y_i and the weight π_i, π_min is the least weight, and e_v is the unit vector of class v. Each
+wrong class v ≠ y_i gives a row g_iv = (e_{y_i} − e_v) h_iᵀ. With x_i = Σ_{v≠y_i} e^{−g_iv·W} the loss is L = Σ_i π_i
+log(1 + x_i); further G = Σ_i π_i x_i/(1 + x_i), u = L/π_min, and Y = log(e^u − 1) is called the log-excess of the loss.
+γ, D and D' are as in :mod:`.geometry`. The derivations are in :mod:`.steepest_multiclass`.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ RUN_CLAIMS = (FALLS, LOSS, GROWS, GAP)
 
 @dataclass(frozen=True, eq=False)
 class LabelGeometry(RowGeometry):
-    """The rows g_iv of classification data in one norm, and the loss that they define.
+    """The rows g_iv of classification data in one norm, and the loss L that they define (symbols: see the module).
 
     Attributes:
         case: features and classes.
@@ -58,7 +60,7 @@ class LabelGeometry(RowGeometry):
 
     @property
     def exact_rows(self) -> list[Rational]:
-        """The rows g_iv over the rationals, input by input, (n (k−1), k d)."""
+        """The rows g_iv over the rationals, input by input, (n (k−1), k d), with k the number of classes."""
         differences = self.case.problem.differences
         return [differences[pair] for pair in self.case.problem.pairs]
 
@@ -69,7 +71,7 @@ class LabelGeometry(RowGeometry):
 
     @cached_property
     def weights(self) -> Numbers:
-        """The weights π_i, (n,)."""
+        """The weights π_i of the features, (n,)."""
         return with_rounding(to_floats(self.case.problem.weights))
 
     @property
@@ -78,7 +80,7 @@ class LabelGeometry(RowGeometry):
         return np.min(self.weights)
 
     def log_odds(self, W: Any) -> tuple[Numbers, Numbers]:
-        """Return the logits −g_iv·W, (*b, n, k−1), and log x_i, (*b, n)."""
+        """Return the logits −g_iv·W, (*b, n, k−1), and log x_i, their log-sum-exp over the wrong classes v, (*b, n)."""
         logits = -(W @ self.rows.T)
         by_input = logits.reshape(*logits.shape[:-1], len(self.case.features), self.case.classes - 1)
         return by_input, np.logaddexp.reduce(by_input, axis=-1)
@@ -92,12 +94,12 @@ class LabelGeometry(RowGeometry):
         return np.sum(self.losses(W) * self.weights, axis=-1)
 
     def log_excess(self, W: Any) -> Numbers:
-        """Return the log-excess Y = log(e^{L/π_min} − 1), (*b,)."""
+        """Return the log-excess Y = log(e^{L/π_min} − 1) of the loss, (*b,)."""
         u = self.loss(W) / self.least_weight
         return u + np.log(-np.expm1(-u))
 
     def gradient(self, W: Any) -> tuple[Numbers, Float64[np.ndarray, "..."]]:
-        """Return ∇L e^{−S}, (*b, k d), and S, (*b,), the logarithm of the largest π_i e^{−g_iv·W}/(1 + x_i)."""
+        """Return ∇L e^{−S}, (*b, k d), and S, (*b,), the logarithm of the largest weight of a row in −∇L."""
         logits, odds = self.log_odds(W)
         logs = logits + (np.log(self.weights) - softplus(odds))[..., None]
         flat = logs.reshape(*logs.shape[:-2], -1)
@@ -105,17 +107,23 @@ class LabelGeometry(RowGeometry):
         return -(np.exp(flat - top[..., None]) @ self.rows), top
 
     def gain(self, step: Numbers, lag: Numbers) -> Numbers:
-        """Return the proven fall b = η(γ − D'τ) − (e^{Dη} − 1 − Dη) of Y in a step of length η and lag τ."""
+        """Return b = η(γ − D'τ) − (e^{Dη} − 1 − Dη): a step of length η lowers Y by at least b, if b ≥ 0.
+
+        The lag τ is a bound of the total variation between the weights of the rows in the momentum M_t and in ∇L.
+        """
         moved = self.reach * step
         return step * (self.margin - self.diameter * lag) - (np.expm1(moved) - moved)
 
     @cached_property
     def has_equal_weights(self) -> bool:
-        """True if all π_i are 1/n."""
+        """True if all weights π_i are equal."""
         return len(set(self.case.counts.tolist())) == 1
 
     def curvature(self, u: Any) -> Numbers:
-        """Return the bound V(u) of Y''[Δ, Δ] for ‖Δ‖ = 1 and equal weights, which is D'²/4 for n = 1 and as u → 0."""
+        """Return the upper bound V(u) of the second derivative of Y in any direction Δ with ‖Δ‖ = 1, for equal weights.
+
+        V is D'²/4 for n = 1; for other n it tends to D'²/4 as u → 0.
+        """
         n, D, apart = float(len(self.case.features)), self.reach, self.diameter
         saturated = -np.expm1(-u / n) * n
         size = saturated / -np.expm1(-u)
@@ -123,13 +131,16 @@ class LabelGeometry(RowGeometry):
         return np.minimum(D * D * size, near)
 
     def curved_gain(self, step: Numbers, W: Any) -> Numbers:
-        """Return b = ηγ − η²V(u)/2, the proven fall of Y at W for equal weights; a negative b proves nothing."""
+        """Return b = ηγ − η²V(u)/2: for equal weights a step of length η from W lowers Y by at least b.
+
+        V(u) is :meth:`curvature`. A negative b proves nothing.
+        """
         u = self.loss(W) / self.least_weight
         return step * self.margin - step * step * self.curvature(u) / 2
 
     @property
     def steepness(self) -> float:
-        """A bound of ‖∇Y‖_*/D: G/(π_min(1 − e^{−u})) ≤ (1/π_min)/(1 − e^{−1/π_min})."""
+        """The upper bound (1/π_min)/(1 − e^{−1/π_min}) of ‖∇Y‖_*/D at every W."""
         most = 1 / float(value_of(self.least_weight)) * (1 + 1e-12)
         return most / -math.expm1(-most)
 
@@ -161,7 +172,7 @@ def norms_tried(case: LabelledFeatures, rng: np.random.Generator) -> list[Norm]:
 def point_claims(
     geometry: LabelGeometry, under_test: Implementation, points: Float64[np.ndarray, "m D"]
 ) -> Iterator[Claim]:
-    """Claim γG ≤ ‖∇L‖_* ≤ DG and G ≥ π_min(1 − e^{−u}) at every point, in units of the gradient."""
+    """Claim γG ≤ ‖∇L‖_* ≤ DG and G ≥ π_min(1 − e^{−u}) at every point, with the notation of the module."""
     right, top = geometry.gradient(exact(points))
     reported = under_test[label_gradient](geometry.case.problem, points)
     # A correct implementation adds the same terms, possibly in another order.
@@ -179,7 +190,7 @@ def point_claims(
 def follow_labels(
     geometry: LabelGeometry, under_test: Implementation, starts: Float64[np.ndarray, "b D"], schedule: StepSchedule
 ) -> Generator[Claim, None, SteepestRun]:
-    """Yield the claims that the run under test is steepest descent, and return the run."""
+    """Yield the claims that the run under test is steepest descent on L, and return the run."""
     points = under_test[label_descent](
         geometry.case.problem,
         starts,

@@ -1,6 +1,7 @@
 """The check, by weak duality over the rationals, that a point has the largest margin in a norm.
 
-For every p and λ ≥ 0, min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ, where g are the rows and γ is the largest margin.
+For every p and all numbers λ ≥ 0, one per row g, min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ, where γ is the largest margin and ‖·‖_*
+the dual norm.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from theorems.core.tolerances import EXACT, tolerance
 from theorems.steepest_descent.norms import norm_of
 
 ENCLOSED = 2 * ACCEPTED
-"""The largest relative distance of the lower and the upper bound of γ, except for q = 1 and ∞, where it is 0.
+"""The relative distance allowed between the lower and the upper bound of γ; in ‖·‖_1 and ‖·‖_∞ it is 0.
 
-It is twice the largest duality gap of the solver: half is for this gap, half for the bounds of norms of matrices."""
+It is twice the largest duality gap of the solver: half is for this gap, half for rational bounds of norms of matrices.
+"""
 MARGIN_WIDTH = tolerance(
     "norm-margin-width",
     "2e-7 γ for 1 < q < ∞ and norms of matrices, 0 for q = 1, ∞",
@@ -38,10 +40,10 @@ NORM_MARGIN = premise("norm-margin-is-largest")
 
 
 def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution: NormMaxMargin) -> Claim:
-    """Claim min g·p/‖p‖ ≥ ‖Σλg‖_*/Σλ: exactly for q = 1, ∞, otherwise up to :data:`ENCLOSED`.
+    """Claim min g·p/‖p‖ ≥ ‖Σλg‖_*/Σλ for the solution p and its duals λ, so that p has the largest margin.
 
-    Norms of matrices are replaced by rational bounds. Weak duality, which proves that the margin is the largest, needs
-    only λ ≥ 0: Σλ min g·p ≤ Σλg·p ≤ ‖Σλg‖_* ‖p‖.
+    The claim is exact in ‖·‖_1 and ‖·‖_∞; otherwise it allows for :data:`ENCLOSED`. Norms of matrices are replaced by
+    rational bounds. Weak duality needs only λ ≥ 0: Σλ min g·p ≤ Σλg·p ≤ ‖Σλg‖_* ‖p‖.
     """
     rows = rational_rows(keys, alpha)
     duals, p = list(solution.exact_duals), list(solution.exact_p)

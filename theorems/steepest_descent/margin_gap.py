@@ -1,4 +1,4 @@
-"""The margin of a run, and its lower bound by ``steepest-one-input`` or ``steepest-from-a-margin``.
+"""The margin of a run, and the lower bound that ``steepest-one-input`` or ``steepest-from-a-margin`` proves for it.
 
 References: :mod:`theorems.steepest_descent`.
 """
@@ -24,14 +24,16 @@ from theorems.steepest_descent.steepest_from_a_margin import SteepestConstants
 
 ONE_INPUT, FROM_A_MARGIN = "steepest-one-input", "steepest-from-a-margin"
 LONGEST_MEMORY = 4000
-"""The largest number of past gradients summed with momentum; as β e^{Dη} ≤ 0.99, terms of older ones are below e^−40.
+"""The largest number of past gradients in the sums of :func:`_lag`.
+
+The sums are used if β e^{Dη} ≤ 0.99, so that the terms of older gradients are below 0.99^4000 < e^−40.
 """
 
 
 def margin_gap(
     problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, momentum: float
 ) -> Gap | None:
-    """Compute the margin gap at the last iterate of steepest descent in a norm, and the gap's proven bound.
+    """Compute the margin gap 1 − m(p)/(γ‖p‖) at the last iterate of steepest descent in a norm, and its proven bound.
 
     For one input with equal non-optimal scores the bound holds from any start. Otherwise it holds from the first
     iterate whose margin suffices; with momentum, which depends on earlier gradients, the start's margin must suffice.
@@ -89,8 +91,8 @@ def _lag(
 ) -> Float64[np.ndarray, "t"]:
     """Return τ_t of :func:`theorems.steepest_descent.steepest_run.momentum_lag` for steps of at most the given length.
 
-    The length moved since the k-th last gradient is at most kη. The difference of two rows' log-weights changes by at
-    most ``turned`` apart from the change that the length moved causes.
+    The length moved since the k-th last gradient is at most kη. ``turned`` bounds that part of the change of the
+    difference of two rows' log-weights that does not come from the length moved.
     """
     reach, apart = geometry.reach, geometry.diameter
     if not momentum:

@@ -35,16 +35,16 @@ from theorems.steepest_descent.steepest_one_input import affordable_steps
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
 SHARES = (1e-3, 1e-2, 0.1)
-"""The lengths of the first steps of the dual point z, in units of ‖z(0)‖_*."""
+"""The choices of the length ‖z(1) − z(0)‖_* of the first step of the dual point z, in units of ‖z(0)‖_*."""
 STRETCHED = 2.0
 """The margin of a start, in units of the margin required, so that the margins of later iterates mostly suffice, too."""
 
 
 @dataclass(frozen=True, eq=False)
 class MirrorConstants(MarginConstants):
-    """The constant A and the required margin of a start, as in descent-from-a-margin, with p_q in place of p_mm.
+    """The constant A = max g_it·p_q and the margin that a start needs.
 
-    p_q is the solution of ATT-SVM in ‖·‖_q.
+    They are those of descent-from-a-margin with p_q, the solution of ATT-SVM in ‖·‖_q, in place of p_mm.
 
     Attributes:
         geometry: γ and p_q.
@@ -76,9 +76,9 @@ class MirrorConstants(MarginConstants):
 def mirror_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and ATT-SVM feasible, for any n and scores.
 
-    With the notation of mirror-one-input and descent-from-a-margin let p_q be the solution of ATT-SVM in ‖·‖_q,
-    A = max g_it·p_q, q = (T−1)e^{−m}, K = κ − log 2 and Ω = (1/n)Σ|ℓ'_i|Σ_t s_it(γ_i,opt − γ_it). As long as
-    m(p(s)) ≥ log(2(T−1)A) for all s < t,
+    With the notation of mirror-one-input and descent-from-a-margin let p_q be the solution of ATT-SVM in ‖·‖_q, A = max
+    g_it·p_q, q = (T−1)e^{−m} and q_s its value at p(s) (this is not the power of ‖·‖_q), K = κ − log 2 and Ω =
+    (1/n)Σ|ℓ'_i|Σ_t s_it(γ_i,opt − γ_it). As long as m(p(s)) ≥ log(2(T−1)A) for all s < t,
 
         ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γΣη_s Ω_s(1 − A q_s),
         N(s+1) ≤ N(s) + [η_s Ω_s(m + K + log(1+q)) + B_s]/‖p(s)‖_q,

@@ -29,7 +29,7 @@ from theorems.steepest_descent.steepest_one_input import ASSUMPTIONS, affordable
 
 POWERS = (1.25, 1.5, 2.0, 3.0, 4.0)
 SHARES = (0.02, 0.2, 1.0)
-"""The lengths of the first steps of the dual point z, in units of ‖z(0)‖_*."""
+"""The choices of the length ‖z(1) − z(0)‖_* of the first step of the dual point z, in units of ‖z(0)‖_*."""
 
 
 @statement(
@@ -53,9 +53,10 @@ def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
         ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γS,   S = Σσ_s,
         N(t+1) ≤ N(t) + [σ_t(m(p(t)) + log(T−1)) + B_t]/‖p(t)‖_q,
 
-    where σ = η|ℓ'|gap s_opt(1 − s_opt) and B = (2^{2−q'}/q')(σ‖Γ‖_*)^{q'} for q ≥ 2, ((q'−1)/2)(σ‖Γ‖_*)²(N +
-    σ‖Γ‖_*)^{q'−2} for q ≤ 2. As m ≤ γ‖p‖_q, ⟨z, p̄⟩/N ≥ (⟨z(0), p̄⟩ + γS)/(N(0) + γS + Σ[σ log(T−1) + B]/‖p‖) → 1; and
-    with d = 1 − ⟨z, p̄⟩/N, ‖p/‖p‖_q − p̄‖_q ≤ 2(1 − (1−d/2)^q)^{1/q} for q ≥ 2, 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤
+    where σ = η|ℓ'|gap s_opt(1 − s_opt), gap is the difference of the two scores, Γ is a mean of the rows (see the
+    derivation), and B = (2^{2−q'}/q')(σ‖Γ‖_*)^{q'} for q ≥ 2, ((q'−1)/2)(σ‖Γ‖_*)²(N + σ‖Γ‖_*)^{q'−2} for q ≤ 2. As m ≤
+    γ‖p‖_q, ⟨z, p̄⟩/N ≥ (⟨z(0), p̄⟩ + γS)/(N(0) + γS + Σ[σ log(T−1) + B]/‖p‖) → 1; and with d = 1 − ⟨z, p̄⟩/N, ‖p/‖p‖_q
+    − p̄‖_q ≤ 2(1 − (1−d/2)^q)^{1/q} for q ≥ 2, 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤
     2. Where ‖p‖ ~ log t, as for plain steps, d = O(1/log t) for q > 2, O(log log t/log t) for q = 2, O((log t)^{1−q})
     for q < 2.
 

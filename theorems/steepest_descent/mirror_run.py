@@ -1,6 +1,7 @@
 """Runs of mirror descent with ψ = ‖p‖_q^q/q: the dual points z = ∇ψ(p), and bounds of their rounding errors.
 
-The derivation is in :mod:`.mirror_one_input`.
+γ is the largest margin in ‖·‖_q, p̄ the point that attains it at ‖p̄‖_q = 1, and ‖·‖_* the dual norm. The derivation is
+in :mod:`.mirror_one_input`.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class MirrorRun:
 
     Attributes:
         geometry: rows and γ in ‖·‖_q.
-        z: dual points, floats, (t + 1, b, d).
-        at: attention at p(0) … p(t−1), b points each, flattened to t·b points.
+        z: the dual points ∇ψ(p), floats, (t + 1, b, d).
+        at: attention evaluated at p(0) … p(t−1) of all b runs, as t·b points.
         gradient: ∇L e^{−log_scale} under test at these points, (t, b, d).
         log_step: log η of each step, less log‖∇L‖_* if steps are normalized, (t, b).
         step_error: bounds of the error of each step of z, (t, b, d).
@@ -71,7 +72,7 @@ class MirrorRun:
 
     @property
     def power(self) -> float:
-        """The power q."""
+        """The power q of ψ and of ‖·‖_q."""
         return power_of(self.geometry)
 
     @cached_property
@@ -95,13 +96,13 @@ class MirrorRun:
 
     @cached_property
     def best(self) -> Numbers:
-        """The solution divided by its norm, so that its margin is γ up to the solver's error, (d,)."""
+        """The max-margin point p̄: the solution divided by its norm, of margin γ up to the solver's error, (d,)."""
         p = with_rounding(self.geometry.solution.p)
         return p / self.geometry.length(p)
 
     @cached_property
     def largest(self) -> Numbers:
-        """The upper bound ‖Σλg‖_*/Σλ of γ."""
+        """The upper bound ‖Σλg‖_*/Σλ of γ, from the duals λ of the solution and the rows g."""
         solution = self.geometry.solution
         combined = with_rounding(np.array([to_float(x) for x in solution.row_combination]))
         return self.geometry.dual_length(combined) / with_rounding(
@@ -116,7 +117,7 @@ class MirrorRun:
 
     @cached_property
     def remainder(self) -> Numbers:
-        """The bound B of the rise of ψ* in a step minus the rise of its tangent, (t, b)."""
+        """The upper bound B of the rise of ψ*, the conjugate of ψ, in a step, minus the first-order term, (t, b)."""
         r = conjugate_power(self.power)
         step = self.step_lengths + norm_of(exact(self.step_error), r)
         if r <= 2:
@@ -126,12 +127,12 @@ class MirrorRun:
         return step * step * np.exp(np.log(total) * (r - 2)) * ((r - 1) / 2 * (1 + 4 * EPS))
 
     def claims(self, climbed: Numbers, outward: Numbers, inside: np.ndarray) -> Iterator[Claim]:
-        """Yield the four claims at the steps in the region where the bounds are proven.
+        """Yield claims on ⟨z, p̄⟩, on ‖z‖_*, on their quotient and on the direction of p, at the steps ``inside``.
 
         Args:
             climbed: the proven rise of ⟨z, p̄⟩ at each step, (t, b).
             outward: an upper bound of ⟨−η∇L, p⟩ at each step, (t, b).
-            inside: a mask of the steps that began, as did all earlier steps, in this region, (t, b).
+            inside: a mask of the steps for which the bounds are proven, together with all steps before them, (t, b).
         """
         options: dict[str, Any] = {"why": MIRROR_ROUNDING, "points": "iterate"}
         step_error = np.cumsum(
@@ -140,7 +141,7 @@ class MirrorRun:
         along, least = self.z @ self.best, np.cumsum(climbed, axis=0)
         advance = (along[1:] - along[:1]).widen(step_error)
         yield at_least(CLIMBS, Form.EFFECTIVE, advance[inside], least[inside], **options)
-        # The error of the step also changes ⟨step, p⟩.
+        # The error of a step also changes the product of the step and p.
         lost = value_of(np.sum(exact(self.step_error) * np.abs(value_of(self.p[:-1])), axis=-1)) * (1 + 8 * EPS)
         each = (outward + lost + self.remainder) / self.norms[:-1]
         grown = self.size[1:] - self.size[:-1]
@@ -159,7 +160,8 @@ class MirrorRun:
 def distance(cosine: Numbers, power: float) -> Numbers:
     """Return a bound of ‖u − v‖_q for ‖u‖_q = ‖v‖_q = 1, where ``cosine`` is ⟨u*, v⟩ with the dual vector u* of u.
 
-    The bound is 2(1 − (1−d/2)^q)^{1/q} for q ≥ 2 and 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤ 2, where d = 1 − cosine.
+    The dual vector has ⟨u*, u⟩ = ‖u*‖_* = 1. The bound is 2(1 − (1−d/2)^q)^{1/q} for q ≥ 2 and 2((1 −
+    (1−d/2)²)/(q−1))^{1/2} for q ≤ 2, where d = 1 − cosine.
     """
     # Take the root of the upper bound of d: near 0 the value of d is only a rounding error.
     half_d = (1 - cosine) / 2

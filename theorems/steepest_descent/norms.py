@@ -13,13 +13,13 @@ from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 
 NEGLIGIBLE = 2.0**-900
-"""The share of the largest entry below which an entry counts only in the error bound, not in the value."""
+"""The share of the largest entry below which an entry adds nothing to the value of a norm, only to its error bound."""
 
 
 def norm_of(x: Any, norm: Norm) -> Numbers:
     """Return ‖x‖ over the last axis.
 
-    The result has as its value the norm of the values of x, and as its error the norm of their errors.
+    The value of the result is the norm of the values of x; its error bound includes the norm of the errors of x.
     """
     if isinstance(norm, Schatten):
         matrices = norm.matrices(x)

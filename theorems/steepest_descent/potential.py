@@ -1,7 +1,7 @@
 """The potential Φ(p) = log Σ_j c_j e^{−g_j·p} falls at every step of steepest descent, so that the margin grows.
 
-The derivations are in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which define c_j and τ_t
-differently.
+The rows are g_j, and c_j > 0 are coefficients; γ, D and D' are as in :mod:`.geometry`. The derivations are in
+:mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which choose different c_j and lags τ_t.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POTENTIAL_CLAIMS = (FALLS, GROWS, GAP)
 
 @dataclass(frozen=True, eq=False)
 class Potential:
-    """The potential Φ along a run.
+    """The potential Φ along a run with step lengths η_t and momentum M_t.
 
     Attributes:
         geometry: the rows, γ, D and D' in the norm of the run.
@@ -49,12 +49,15 @@ class Potential:
 
     @cached_property
     def falls_by(self) -> Numbers:
-        """The proven fall b_t = η_t(γ − D'τ_t) − D'²η_t²/8 of Φ, (t, 1) or (t, b)."""
+        """The lower bounds b_t = η_t(γ − D'τ_t) − D'²η_t²/8 of the fall of Φ in step t, (t, 1) or (t, b)."""
         return step_gain(self.geometry, exact(self.run.schedule.lengths)[:, None], self.lag)
 
     @cached_property
     def least(self) -> Numbers:
-        """The lower bound min log c − Φ(p(0)) + Σ_{s≤t} b_s of the margin after step t, less step errors, (t, b)."""
+        """The lower bounds min log c − Φ(p(0)) + Σ_{s≤t} b_s of the margin after step t, less step errors, (t, b).
+
+        b_s is the proven fall of Φ in step s (``falls_by``).
+        """
         step_error = value_of(self.geometry.reach * np.cumsum(exact(self.run.step_error), axis=0))
         gained = np.cumsum(self.falls_by + np.zeros_like(self.run.step_error), axis=0)
         return np.min(self.log_c) - self.phi[0] + gained - step_error
@@ -75,11 +78,11 @@ class Potential:
 
 
 def step_gain(geometry: Geometry, step: Numbers, lag: Numbers) -> Numbers:
-    """Return the proven fall b = η(γ − D'τ) − D'²η²/8 of Φ in a step of length η and lag τ."""
+    """Return b = η(γ − D'τ) − D'²η²/8, a lower bound of the fall of Φ in a step of length η and lag τ."""
     return step * (geometry.margin - geometry.diameter * lag) - second_order(geometry, step)
 
 
 def second_order(geometry: Geometry, step: Numbers) -> Numbers:
-    """Return D'²η²/8: η²/2 times the largest variance of numbers in an interval of length D'."""
+    """Return D'²η²/8, the upper bound of the second-order term of Φ in a step of length η."""
     moved = geometry.diameter * step
     return moved * moved / 8

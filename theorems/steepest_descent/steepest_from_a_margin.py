@@ -43,9 +43,11 @@ from theorems.token_selection.global_paths.margin_constants import LARGEST, Marg
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 HALVED = 12
-"""The largest number of times that the step length is halved to make momentum admissible."""
+"""The largest number of times that step lengths are halved until the lag that momentum causes is small enough."""
 RESOLVED = 1e-6
-"""The excess of a start's margin over the margin needed, relative to 1 + m_1; it allows for rounding at the start.
+"""The excess of a start's margin over the required one, in units of 1 + m_1; it covers rounding at the start.
+
+m_1 is the property ``enough`` of :class:`SteepestConstants`.
 """
 
 
@@ -55,7 +57,8 @@ class SteepestConstants(MarginConstants):
 
     Attributes:
         geometry: γ, D and D' in the norm.
-        turned: the share of γ, at most ¼, that D' tanh(χ/4) may take; with momentum the share must be smaller.
+        turned: the largest allowed value of D' tanh(χ/4)/γ, where χ is the result of :meth:`change`; at most ¼, and
+            smaller with momentum.
     """
 
     geometry: Geometry
@@ -69,9 +72,9 @@ class SteepestConstants(MarginConstants):
         return log_slopes[self.others] + self.log_gaps - np.log(exact(float(self.problem.n)))
 
     def change(self, margin: float) -> float:
-        """Return χ(m), the range of the log-ratios of ∇L's coefficients to c_j e^{−g_j·p} at margins of at least m.
+        """Return χ(m), the range of log-ratios of the rows' weights in −∇L to c_j e^{−g_j·p} at margins of at least m.
 
-        Any two of these log-ratios differ by at most χ; χ = ∞ where a coefficient may be negative.
+        Any two of these log-ratios, one for each row g_j, differ by at most χ; χ = ∞ where a weight may be negative.
         """
         problem, q = self.problem, (self.problem.T - 1) * math.exp(-margin)
         gaps = problem.gaps()
@@ -213,7 +216,7 @@ def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: i
 def resolved_starts(
     constants: SteepestConstants, schedule: StepSchedule, starts: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "k d"]:
-    """Return the first start, and all others at which rounding of p costs less than 1/16 of a step's gain."""
+    """Return the first start, and all others at which rounding p costs less than 1/16 of the shortest step's gain."""
     geometry = constants.geometry
     lost = EPS * value_of(geometry.reach * geometry.length(exact(np.abs(starts))))
     gained = float(value_of(geometry.margin)) * float(schedule.lengths.min())
@@ -221,7 +224,7 @@ def resolved_starts(
 
 
 def remembered_lag(constants: SteepestConstants, schedule: StepSchedule) -> Numbers:
-    """Return the lag τ_t of a run with momentum, (t,)."""
+    """Return the lag τ_t of the statement for a run with momentum, (t,)."""
     change = exact(constants.change(constants.enough))
     geometry = constants.geometry
     return momentum_lag(schedule, geometry.reach, geometry.diameter, change, change, change * 0)
@@ -230,9 +233,10 @@ def remembered_lag(constants: SteepestConstants, schedule: StepSchedule) -> Numb
 def kept_lag(
     constants: SteepestConstants, schedule: StepSchedule, start: Numbers, step_error: Float64[np.ndarray, "t b"]
 ) -> Numbers:
-    """Return the lag τ_t, (t, b), from the lower bound of the margin of p(s), s the largest power of two up to t.
+    """Return the lag τ_t of the statement, computed from a lower bound of an earlier iterate's margin, (t, b).
 
-    The result ends at the first step at which errors of steps may have lowered the margin below m_1.
+    The earlier iterate is p(s) with s the largest power of two up to t. The result ends at the first step at which
+    errors of steps may have lowered the margin below m_1.
 
     Raises:
         Undecided: the margin of the start may be below m_1.

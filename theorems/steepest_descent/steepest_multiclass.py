@@ -133,7 +133,10 @@ def probe_labels(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[n
 
 
 def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "b D"], StepSchedule]:
-    """Return starts along the max-margin direction, where the loss is small, and step lengths of up to 2γ/V(u)."""
+    """Return starts along the max-margin direction, where the loss is small, and step lengths of up to 2γ/V(u).
+
+    V(u) is the bound :meth:`LabelGeometry.curvature` of the second derivative of Y.
+    """
     p = geometry.solution.p
     near = rng.choice([0.0, 1e-3, 0.1], (2, 1)) * np.abs(p).max() * rng.normal(size=(2, len(p)))
     starts = np.asarray(rng.choice([1.0, 5.0, 12.0]) * (p + near))
@@ -147,7 +150,7 @@ def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float
 
 
 def steps_that_gain(gain: Numbers) -> int:
-    """Return the number of first steps whose gain is not negative from any start, rounding errors included."""
+    """Return how many first steps have a proven fall of Y (``gain``) ≥ 0 from every start, rounding included."""
     gains: Bool[np.ndarray, "t"] = np.all(gain.value - gain.error >= 0, axis=1)
     return len(gains) if gains.all() else int(np.argmin(gains))
 

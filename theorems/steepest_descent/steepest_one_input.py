@@ -47,7 +47,7 @@ STEPS = 150
 MOMENTA = (0.0, 0.0, 0.5, 0.9)
 POINTS = 60
 EVALUATIONS = 300_000
-"""The approximate largest number of key entries times iterates; runs on large problems have fewer iterations."""
+"""The approximate largest product of the numbers of key entries and of iterates; large problems get shorter runs."""
 
 
 def one_input_cases() -> SearchStrategy[Case]:
@@ -128,7 +128,7 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Float64[np.ndarray, "m d"]) -> Claim:
-    """Claim ‖∇L‖_* ≥ γ|ℓ'| Σ_t s_t (γ_opt − γ_t) s_opt at every point, in units of the gradient."""
+    """Claim ‖∇L‖_* ≥ γ|ℓ'| Σ_t s_t (γ_opt − γ_t) s_opt at every point, with γ the largest margin and γ_t the scores."""
     problem = geometry.problem
     at = AttentionAt(problem, points)
     gradient = at.gradient_of(under_test, LONG)
@@ -160,7 +160,7 @@ def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> Ste
     """
     momentum = float(rng.choice(MOMENTA))
     apart, reach = float(value_of(geometry.diameter)), float(value_of(geometry.reach))
-    # b > 0 up to 8γ/D'²; with momentum D'τ is about D'Dη/(1 − β).
+    # Without momentum b is positive for η below 8γ/D'²; with momentum D'τ is about D'Dη/(1 − β).
     first = float(value_of(geometry.margin)) * 8 / max(apart * apart, 1e-2 * reach * reach)
     size = first * math.exp(rng.uniform(math.log(0.02), math.log(1.5)))
     if momentum:

@@ -168,9 +168,10 @@ def claim_steps(
 def remember(
     gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], schedule: StepSchedule
 ) -> tuple[Numbers, Float64[np.ndarray, "t b d"]]:
-    """Return M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t its largest exponent, and the error of a recursive sum.
+    """Return M_t e^{−S_t} for M_t = Σ_{s≤t} β^{t−s} ∇_s, and the rounding error that the run under test may make in it.
 
-    The sum is computed directly, not by the recursion of the run under test; the factor 1 − β is left out.
+    ∇_s is the gradient of step s, and e^{S_t} is the unit of the largest term. M_t is computed as a sum over all
+    gradients, not by the recursion of the run under test; the factor 1 − β is left out.
     """
     if not schedule.momentum:
         return gradient, gradient.error
@@ -178,7 +179,7 @@ def remember(
     top = np.max(value_of(logs), axis=1)
     weights: Any = np.exp(logs - top[:, None])
     average: Any = np.einsum("tsb,sbd->tbd", weights, gradient)
-    # The recursion multiplies a gradient at every later step by an exponential; exponents are at most of this size.
+    # At every later step the recursion multiplies a gradient by an exponential; this is a bound of its error in eps.
     sizes = 8 + 4 * np.abs(log_scale).max() + 4 * abs(np.log(schedule.momentum)) + gradient.shape[-1]
     steps = np.arange(len(log_scale))
     since = np.maximum(steps[:, None] - steps[None], 0) + 1.0
@@ -193,8 +194,8 @@ def momentum_lag(
     """Return τ_t, (t,): a bound of the total variation between the weights of the rows in M_t and in ∇Φ.
 
     τ_t = Σ_{s≤t} β^{t−s} e^{Dℓ + r} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + r)}, or 1 if that is larger,
-    where r = ``range_of_slopes`` for s < t and ``last`` for s = t. If the log-ratio of two distributions has a range of
-    x, their total variation is at most tanh(x/4).
+    where ℓ is the length moved from step s to step t, and r = ``range_of_slopes`` for s < t and ``last`` for s = t. If
+    the log-ratio of two distributions has a range of x, their total variation is at most tanh(x/4).
 
     Args:
         schedule: the step lengths, which give ℓ, and the momentum β.

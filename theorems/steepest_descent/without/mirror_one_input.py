@@ -25,7 +25,7 @@ from theorems.without.weakening import weaken
 
 POWER, STEPS = 1.5, 200
 LENGTH = 0.5
-"""The length of a normalized step of z, in units of (size of the keys)^{1−q}."""
+"""The length of a normalized step of the dual point z, in units of (size of the keys)^{1−q}."""
 
 
 @weaken(
@@ -37,7 +37,7 @@ LENGTH = 0.5
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss not be monotone, like (1 − u)²/2, which is smallest at an output between the scores.
 
-    Mirror descent reaches a point with this output, and then oscillates about it.
+    Mirror descent reaches a point whose output minimises the loss, and then oscillates about this point.
     """
     problem = case.problem
     solution = under_test[norm_max_margin](problem.exact_keys, problem.optimal, POWER)

@@ -50,7 +50,7 @@ def _cases(draw: DrawFn) -> Case:
 
 
 def descent_signs(rows: list[list[fmpq]], p: list[fmpq]) -> list[int] | None:
-    """Return the signs of −∇L(p), which are those of Σ_t e^{−g_t·p} g_t, by coordinate; None if one is undecided.
+    """Return the signs of the coordinates of −∇L(p), a multiple of Σ_t e^{−g_t·p} g_t; None if a sign is undecided.
 
     The problem has one input, and its non-optimal scores are equal.
     """
@@ -126,7 +126,8 @@ LENGTHS = np.full(STEPS, 0.5)
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss not be monotone, like (1 − u)²/2, which is smallest at an output between the scores.
 
-    Sign descent reaches a point with this output, and then oscillates about it; the margin does not grow.
+    Sign descent reaches a point whose output minimises the loss, and then oscillates about it; the margin does not
+    grow.
     """
     problem = case.problem
     solution = under_test[norm_max_margin](problem.exact_keys, problem.optimal, math.inf)
