@@ -1,8 +1,8 @@
 """Adam without ε, with or without bias correction: moments in a unit that prevents underflow, and the descent.
 
-M_t = β1 M_{t−1} + (1−β1) g_t, V_t = β2 V_{t−1} + (1−β2) g_t², M_{−1} = V_{−1} = 0, and W(t+1) = W(t) − η_t M_t/√V_t
-entry by entry, where M/√V is 0 if V is 0; with bias correction the step is multiplied by √(1 − β2^{t+1})/(1 −
-β1^{t+1}).
+With the gradient g_t at W(t), M_t = β1 M_{t−1} + (1−β1) g_t, V_t = β2 V_{t−1} + (1−β2) g_t², M_{−1} = V_{−1} = 0, and
+W(t+1) = W(t) − η_t M_t/√V_t entry by entry, where M/√V is 0 if V is 0; with bias correction the step is multiplied by
+√(1 − β2^{t+1})/(1 − β1^{t+1}).
 
 References: Kingma, Ba, *Adam*, ICLR 2015.
 """
@@ -33,10 +33,10 @@ class Betas:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """M and √V in the unit e^{log_scale}, so that squares of small gradients do not underflow.
+    """The moments M and √V of b runs in the unit e^{log_scale}, so that squares of small gradients do not underflow.
 
     Attributes:
-        log_scale: the logarithm of the unit, (b,).
+        log_scale: the logarithm of each run's unit, (b,).
         mean: M, (b, d).
         root: √V, (b, d).
     """

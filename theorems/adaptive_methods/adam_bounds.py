@@ -50,8 +50,8 @@ class AdamBounds:
         reach: D, the largest dual norm of a row.
         margin: γ, the largest margin.
         moves: a bound of the change of a row's log-weight per unit of length in ‖·‖_∞; at least D.
-        further: χ_{t,s}, a bound of the part of the change of a row's log-weight between steps t−s and t that does not
-            come from the length moved: a number, or an array (t, t) with χ_{t,s} at (t, t−s).
+        further: χ_{t,s}: how much a row's log-weight may change between steps t−s and t in addition to the change that
+            the length moved causes; a number, or an array (t, t) with χ_{t,s} at (t, t−s).
         excess: the relative amount by which computed steps may be longer than η_tρ_t.
     """
 
@@ -74,7 +74,7 @@ class AdamBounds:
         return exact(self.betas.second)
 
     def memory(self, beta: float) -> Numbers:
-        """Return the weight (1 − β)β^{t−s} of gradient s at step t for s ≤ t, 0 otherwise, (t, t)."""
+        """Return the weights (1 − β)β^{t−s} of gradients s ≤ t in a moment at step t, and 0 for s > t, (t, t)."""
         return np.exp(StepSchedule(self.schedule.lengths, beta).log_memory) * (1 - exact(beta))
 
     @cached_property
@@ -93,7 +93,7 @@ class AdamBounds:
 
     @cached_property
     def correction(self) -> Numbers:
-        """The factor of M/√V: b_t/a_t, or 1 without bias correction, (t,)."""
+        """The bias correction of M/√V: the factor b_t/a_t of :attr:`shares`, or 1 without bias correction, (t,)."""
         a, b = self.shares
         return b / a if self.betas.corrected else exact(np.ones(len(self.schedule.lengths)))
 
@@ -104,12 +104,12 @@ class AdamBounds:
 
     @cached_property
     def moved(self) -> Numbers:
-        """The bounds η_tρ_t of the lengths of steps, rounding included, (t,)."""
+        """The bounds η_tρ_t of the lengths of the steps, rounding included, (t,)."""
         return exact(self.schedule.lengths) * self.rho * (1 + self.excess)
 
     @cached_property
     def time(self) -> Numbers:
-        """The sum of η_sρ_s over s ≤ t, (t,)."""
+        """The bounds Σ_{s≤t} η_sρ_s of the length moved up to and including step t, (t,)."""
         return np.cumsum(self.moved)
 
     @cached_property
@@ -120,14 +120,17 @@ class AdamBounds:
 
     @cached_property
     def change(self) -> Numbers:
-        """The numbers e^{Dℓ_s + χ_{t,s}} − 1 at (t, t−s), with ℓ_s the length of the last s steps; 0 for s ≤ 0."""
+        """The bounds e^{Dℓ_s + χ_{t,s}} − 1 of the relative change of a row's weight in s steps before t, at (t, t−s).
+
+        D is ``moves`` and ℓ_s a bound of the length of these s steps. Entries for s ≤ 0 are 0.
+        """
         exponent: Any = np.minimum(self.moves * self.since + self.further, LARGEST_EXPONENT)
         steps = np.arange(len(self.schedule.lengths))
         return np.where(steps[:, None] > steps[None], np.expm1(exponent), 0.0)
 
     @cached_property
     def kappa(self) -> Numbers:
-        """The lower bound κ_t of ⟨∇L, A_t⟩/G, (t,).
+        """The lower bound κ_t of ⟨∇L, A_t⟩/G, with A_t Adam's step of length 1, (t,).
 
         κ = (a/b)γ − D(τ/b + max(aσ/b², cτ/a)), multiplied by b/a with bias correction; :mod:`.adam_max_margin` defines
         the symbols.
@@ -152,7 +155,7 @@ class AdamRun:
         along: ⟨−∇L, W(t+1) − W(t)⟩ in the gradient's unit, (t, b).
         lost: bounds of the difference between ``along`` and its value for an exact step, (t, b).
         entries: bounds of the error of each entry of a step, (t, b, d).
-        bounds: the bounds for these steps, rounding included.
+        bounds: the constants for these steps, with an ``excess`` that covers rounding.
     """
 
     points: Numbers
@@ -164,7 +167,7 @@ class AdamRun:
     bounds: AdamBounds
 
     def step_error(self, proxy: Numbers) -> Float64[np.ndarray, "t b"]:
-        """Return bounds of the part of a potential's fall that step errors may cost, in units of G or Z, (t, b)."""
+        """Return bounds of how much less a potential falls because steps are inexact: ``lost`` over G or Z, (t, b)."""
         return self.lost / np.maximum(proxy.value - proxy.error, 1e-300) * (1 + 1e-9)
 
     def direction_claim(self, bounds: AdamBounds, proxy: Numbers) -> Claim:
@@ -222,7 +225,7 @@ def follow_adam(
     yield at_least(
         IS_SHORT, Form.EXACT, step * rho, np.abs(moved).widen(room), why=ADAM_ROUNDING, points="entry of a step"
     )
-    # A step that the first claim accepts has an error of at most twice its rounding, and no entry's error exceeds 2ρη.
+    # A step that passes the first claim is off by at most twice its error bound, and no entry is off by more than 2ρη.
     entry = np.minimum(np.where(resolved, 2 * step_error.error, most), most)
     sizes = np.abs(gradient.value) + gradient.error
     lost = np.einsum("tbd,tbd->tb", sizes, entry) * (1 + 1e-12)
@@ -251,10 +254,10 @@ def run_adam(
 def expected_steps(
     gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], bounds: AdamBounds
 ) -> tuple[Numbers, Bool[np.ndarray, "t b d"]]:
-    """Return A_t and a mask of the entries whose √V_t has a relative error below 1e-3, (t, b, d); elsewhere A_t is 0.
+    """Return Adam's steps A_t and a mask of the entries whose √V_t has a relative error below 1e-3, (t, b, d).
 
-    The moments are computed as weighted sums over all gradients, with the logarithms of the weights; Adam's recursion
-    is not used.
+    Outside the mask A_t is 0. The moments are computed as weighted sums over all gradients, with the logarithms of the
+    weights; Adam's recursion is not used.
     """
     logs = log_scale[None] + np.where(np.tri(len(log_scale)) > 0, 0.0, -np.inf)[:, :, None]
     ago = np.maximum(np.subtract.outer(np.arange(len(log_scale)), np.arange(len(log_scale))), 0)

@@ -53,12 +53,15 @@ from theorems.steepest_descent.steepest_run import RUN_IS_ASKED_FOR, StepSchedul
 
 STEPS = 100
 SPARE = 0.01
-"""The largest loss of margin that the bounds allow for: χ is evaluated at the margin less this number."""
+"""The largest loss of margin for which the bounds hold.
+
+χ, a bound that grows as margins fall, is evaluated at the known margin less this number.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class WideGeometry(Geometry):
-    """The rows with 2D in place of D', so that a start's margin is large enough to make χ small compared with γ/D."""
+    """The rows with 2D in place of D': starts then need a larger margin, at which χ is small compared with γ/D."""
 
     @cached_property
     def diameter(self) -> Numbers:
@@ -116,7 +119,7 @@ def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim
 
 @dataclass(frozen=True, eq=False)
 class AttentionRun:
-    """A run of Adam on attention.
+    """A run of Adam on attention (symbols: see :func:`adam_from_a_margin`).
 
     Attributes:
         geometry: rows, γ, D and D' in ‖·‖_∞.
@@ -132,7 +135,7 @@ class AttentionRun:
 
     @property
     def step_error(self) -> Float64[np.ndarray, "t b"]:
-        """The bounds of the part of Φ_c's fall that the errors of steps may cost, (t, b)."""
+        """Bounds of how much less Φ_c falls in each step because the step is inexact, (t, b)."""
         return self.run.step_error(self.proxy)
 
     def phi(self, points: Numbers) -> Numbers:
@@ -140,7 +143,10 @@ class AttentionRun:
         return np.logaddexp.reduce(self.log_c - points @ self.geometry.rows.T, axis=-1)
 
     def gain(self, bounds: AdamBounds, turned: Any = 0.0) -> Numbers:
-        """Return the proven fall b = η(κ − D'ρ tanh(χ/4)) − D'²ρ²η²/8 of Φ_c, (t,); ``turned`` is tanh(χ/4)."""
+        """Return the lower bounds b = η(κ − D'ρ tanh(χ/4)) − D'²ρ²η²/8 of the fall of Φ_c in each step, (t,).
+
+        ``turned`` is tanh(χ/4).
+        """
         rho = bounds.rho * (1 + bounds.excess)
         kappa = bounds.kappa - self.geometry.diameter * rho * turned
         return attention_gain(self.geometry, exact(bounds.schedule.lengths), kappa, rho)

@@ -114,20 +114,23 @@ def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Itera
 
 
 def proxy(geometry: LabelGeometry, W: Any) -> Numbers:
-    """Return G = Σ π_i x_i/(1 + x_i), (*b,)."""
+    """Return G = Σ π_i x_i/(1 + x_i), the sum of the weights of the rows in −∇L, (*b,)."""
     return np.sum(-np.expm1(-geometry.losses(W)) * geometry.weights, axis=-1)
 
 
 def doubly_rounded(
     geometry: LabelGeometry, W: Float64[np.ndarray, "..."]
 ) -> tuple[Numbers, Float64[np.ndarray, "..."]]:
-    """Return ∇L in some unit, with twice its error because a correct kernel rounds, too, and the unit's logarithm."""
+    """Return ∇L in some unit and this unit's logarithm, with doubled error bounds: a correct kernel rounds, too."""
     gradient, log_scale = geometry.gradient(exact(W))
     return gradient.widen(gradient.error), log_scale
 
 
 def adam_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> AdamBounds:
-    """Return decay rates and step lengths η_0/√(t+1) or η_0, near the lengths at which κ_t changes its sign."""
+    """Return decay rates and step lengths η_0/√(t+1) or η_0, near the lengths at which κ_t changes its sign.
+
+    κ_t is the lower bound of ⟨∇L, A_t⟩/G that the statement proves for Adam's step A_t.
+    """
     first, second = BETAS[int(rng.integers(len(BETAS)))]
     betas = Betas(first, second, corrected=bool(rng.random() < 0.5))
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))

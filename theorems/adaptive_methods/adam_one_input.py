@@ -73,7 +73,7 @@ def adam_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def slope_range(geometry: Geometry) -> Numbers:
-    """Return Λ, the range of log|ℓ'| between the two scores."""
+    """Return Λ, the range of log|ℓ'| between the optimal and the other score."""
     loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
     ends = np.array([loss.log_bound(low, high), loss.log_floor(low, high)])
     bounds: Any = approximate(ends, 8 * EPS * (1 + np.abs(ends)))

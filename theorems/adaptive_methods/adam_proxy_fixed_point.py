@@ -50,7 +50,7 @@ PROXY_ROUNDING = tolerance(
     "a step is a quotient of two sums over samples, whose weights are exponentials of margins",
 )
 NEARLY_LEVEL = 1e-11
-"""The relative difference of margins F that Newton's method in floats cannot tell from 0; see ``PROXY_LEVEL``."""
+"""The relative difference of entries of F(c) that Newton's method in floats cannot tell from 0; see ``PROXY_LEVEL``."""
 LEVEL = premise("weights-level-their-margins")
 SOLVES = sharper("weights-solve-their-svm")
 EUCLIDEAN = sharper("euclidean-margin-is-near")
@@ -63,12 +63,12 @@ Rows = Float64[np.ndarray, "n d"]
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Distinct samples x_i, their multiplicities, and the batch size.
+    """Distinct samples x_i, their multiplicities, and the batch size (other symbols: the statement below).
 
     Attributes:
         rows: x_i, in units in which the largest entry is between 1 and 2, (n, d).
-        counts: k_i, (n,).
-        batch: b.
+        counts: k_i, how often x_i occurs, (n,).
+        batch: b, the number of samples in a batch.
     """
 
     rows: Rows
@@ -82,7 +82,7 @@ class Samples:
 
     @property
     def share(self) -> fmpq:
-        """The share a = (b − 1)/(Σk − 1)."""
+        """The weight a = (b − 1)/(Σk − 1) of u_j² in P_j²."""
         return fmpq(self.batch - 1, self.total - 1) if self.total > 1 else fmpq(0)
 
     @property
@@ -103,7 +103,7 @@ class Samples:
 
     @property
     def sensitivity(self) -> Numbers:
-        """The factor 1 + h in the bound of a step's change, where h = (a + (1 − a)/n)^{−1/2} bounds |u_j|/P_j."""
+        """The factor 1 + h in the bound of how much a step turns, where h = (a + (1 − a)/n)^{−1/2} bounds |u_j|/P_j."""
         a = exact(float(self.batch - 1)) / max(self.total - 1, 1)
         return 1 + 1 / np.sqrt(a + (1 - a) / self.total)
 
@@ -125,7 +125,7 @@ class Samples:
         return products(rows, combination(rows, c, len(rows[0])))
 
     def slopes(self, c: list[arb], support: list[int]) -> list[list[arb]]:
-        """Return ∂F_i/∂c_k for i and k in the support, in balls."""
+        """Return the derivatives ∂F_i/∂c_k for i and k in the support, the samples of positive weight, in balls."""
         X, a, (u, P, _) = self.exact_balls()[support], arb(self.share), self.margins(c)
         weights, counts = (np.array(part, dtype=object)[support, None] for part in (c, self.counts))
         moved = (a * u * X + (1 - a) * weights * X * X / counts) / P
@@ -206,12 +206,13 @@ def adam_proxy_fixed_point(case: LabelledFeatures, under_test: Implementation) -
 
 @dataclass(frozen=True, eq=False)
 class Enclosed:
-    """The fixed point, as floats with error bounds from balls.
+    """The fixed point c of the statement, as floats with error bounds from balls.
 
     Attributes:
         weights: c, (n,).
         u, P, w: Xᵀc, P(c) and P⁻¹u/μ, (d,).
-        spare: the weights of the samples in the support, and for the other samples the excess of the margin over 1.
+        spare: numbers that must be positive: the weights of the samples in the support, and for each other sample the
+            excess of its margin x_i·w over 1.
     """
 
     weights: Numbers
@@ -237,13 +238,13 @@ def unit_of(case: LabelledFeatures) -> float:
 
 
 def largest_margin(solution: NormMaxMargin) -> Numbers:
-    """Return a lower bound of γ: the least margin of the solution p, divided by ‖p‖."""
+    """Return a lower bound of the largest margin γ: the least margin of the solution p, divided by ‖p‖."""
     least = min(products(solution.rows, solution.exact_p))
     return with_rounding(to_floats([least]))[0] / norm_of(with_rounding(to_floats(solution.exact_p)), solution.norm)
 
 
 def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
-    """Claim that weights sum to 1, are positive exactly on the support, and give a nearly constant F on the support."""
+    """Claim that weights c sum to 1, are positive exactly on the support, and make F_i(c) nearly equal there."""
     support, c = point.support, point.weights
     wrong = ""
     if len(c) != len(samples.rows) or not support or not all(0 <= i < len(c) for i in support):
@@ -267,9 +268,9 @@ def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
 
 
 def enclose(samples: Samples, point: ProxyFixedPoint) -> Enclosed:
-    """Return an enclosure of the fixed point near ``point`` and with its support S, by Krawczyk's method.
+    """Return an enclosure, by Krawczyk's method, of a fixed point that is near ``point`` and has the same support S.
 
-    If the weights of ``point`` are exact, they are enclosed without the following proof.
+    If the weights c of ``point`` are exact, they are enclosed without the following proof.
 
     With E = (F_S(c) − μ, Σc − 1) and Y an approximate inverse of its derivative, ‖YE‖ + ‖1 − YE'‖ρ ≤ ρ on the box of
     radius ρ about the weights proves that the box contains exactly one zero of E.
@@ -341,7 +342,10 @@ def keeping_claim(
     enclosed: Enclosed,
     under_test: Implementation,
 ) -> Claim:
-    """Claim |d_j(W) − μw_j| ≤ (1 + h)Δ_j/P_j(c) for steps d of the proxy of Adam from points W = rw + v."""
+    """Claim that the proxy of Adam nearly keeps the direction w: |d_j(W) − μw_j| ≤ (1 + h)Δ_j/P_j(c) for its steps d.
+
+    The steps start at points W = rw + v. The statement defines the symbols.
+    """
     c, unit, d = enclosed.weights, unit_of(case), samples.rows.shape[1]
     active = value_of(c) > 0
     offset = np.linalg.lstsq(samples.rows[active], -np.log(value_of(c)[active] / samples.counts[active]), rcond=None)[0]

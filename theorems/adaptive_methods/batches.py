@@ -1,4 +1,4 @@
-"""Descent with momentum on batches: the run, its claims, and how far the mean M_t is from the full gradient.
+"""Descent with momentum on batches: the run, its claims, and how far the mean M_t of batches' gradients is from ∇L.
 
 Sample i has the weight π_i and the gradient ∇ℓ_i; its share in the batch of step t is c_i(t). The derivations are in
 :mod:`.minibatch_momentum` and :mod:`.minibatch_from_a_margin`.
@@ -35,7 +35,7 @@ from theorems.steepest_descent.steepest_run import IS_STEEPEST, SteepestRun, Ste
 Points = Float64[np.ndarray, "b d"]
 Shares = Float64[np.ndarray, "t n"]
 Samples = Callable[[Points], ScaledGradient]
-"""The function points (b, d) → ∇ℓ_i of all samples, as log scales (b, n) and directions (b, n, d)."""
+"""The type of a function points (b, d) → ∇ℓ_i of all samples, as log scales (b, n) and directions (b, n, d)."""
 SCHEDULE = premise("batches-are-those-asked-for")
 
 
@@ -46,7 +46,7 @@ class BatchSchedule:
     Attributes:
         kind: one of :data:`generators.adaptive_methods.KINDS`.
         size: samples in a batch.
-        shares: c_i(t), (t, n).
+        shares: the share c_i(t) of sample i in the batch of step t, (t, n).
     """
 
     kind: str
@@ -55,7 +55,7 @@ class BatchSchedule:
 
 
 def label_samples(problem: MasterProblem, theta: Points) -> ScaledGradient:
-    """Return ∇ℓ_i = −Σ_v s_iv g_iv of classification, scaled by the largest s_iv of each sample."""
+    """Return ∇ℓ_i = −Σ_v s_iv g_iv for rows g_iv with softmax weights s_iv, scaled by each sample's largest s_iv."""
     rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
     logits = -(theta @ rows.T).reshape(len(theta), problem.contexts, -1)
     top = logits.max(axis=-1)
@@ -79,7 +79,7 @@ def attention_samples(geometry: Geometry, under_test: Implementation) -> Samples
 
 
 def batch_gradient(samples: ScaledGradient, shares: Float64[np.ndarray, "n"]) -> ScaledGradient:
-    """Return Σ_i c_i ∇ℓ_i as log scales (b,) and directions (b, d)."""
+    """Return the gradient Σ_i c_i ∇ℓ_i of a batch as log scales (b,) and directions (b, d)."""
     with np.errstate(divide="ignore"):
         logs = np.asarray(samples.log_scale) + np.log(shares)
     top = logs.max(axis=-1)
@@ -104,16 +104,16 @@ def minibatch_descent(
     """Run W(t+1) = W(t) + η_tΔ_t, Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1, M_t = βM_{t−1} + (1−β)Σ_i c_i(t)∇ℓ_i(W(t)).
 
     Args:
-        samples: the gradients of the samples at a batch of points.
+        samples: the function points → gradients ∇ℓ_i of all samples.
         start: W(0), a batch of starts.
         lengths: η_t.
         norm: q of ‖·‖_q, or a norm of matrices.
         momentum: β, in [0, 1).
-        shares: c_i(t).
+        shares: c_i(t), the share of sample i in the batch of step t, (t, n).
         gradient: the function that adds the samples' gradients.
 
     Returns:
-        W(0) … W(t).
+        The iterates W(0) … W(t).
     """
     batches = iter(shares)
 
@@ -135,7 +135,7 @@ def schedule_tried(
     """Yield the claim that the batches under test are of the kind and size requested, and return them.
 
     Args:
-        weights: π_i.
+        weights: the weights π_i of the samples.
         steps: number of batches.
         rng: the generator that draws kind, size and orders.
         under_test: the implementation.
@@ -186,7 +186,7 @@ def schedule_fault(batches: BatchSchedule, weights: Float64[np.ndarray, "n"], st
 def follow_label_batches(
     geometry: LabelGeometry, under_test: Implementation, starts: Points, schedule: StepSchedule, batches: BatchSchedule
 ) -> Generator[Claim, None, SteepestRun]:
-    """Yield the claims that a run on classification data takes steepest steps for its batches, and return the run."""
+    """Yield the claims that each step of a run on classification data is steepest for its batches; return the run."""
     problem, samples = geometry.case.problem, under_test[label_samples]
     points = _run(lambda W: samples(problem, W), geometry.norm, under_test, starts, schedule, batches)
     yield from claim_start(points, starts, schedule)
@@ -213,7 +213,7 @@ def label_batch_gradient(
 def follow_attention_batches(
     geometry: Geometry, under_test: Implementation, starts: Points, schedule: StepSchedule, batches: BatchSchedule
 ) -> Generator[Claim, None, SteepestRun]:
-    """Yield the claims that a run on attention takes steepest steps for its batches, and return the run."""
+    """Yield the claims that each step of a run on attention is steepest for its batches; return the run."""
     problem = geometry.problem
     points = _run(attention_samples(geometry, under_test), geometry.norm, under_test, starts, schedule, batches)
     yield from claim_start(points, starts, schedule)
@@ -269,8 +269,8 @@ def misplaced(
     Args:
         reach: D, a bound of the change of a row's log-weight per unit of length.
         schedule: the lengths and the momentum of the run.
-        shares: c_i(t).
-        weights: π_i.
+        shares: c_i(t), the share of sample i in the batch of step t, (t, n).
+        weights: the weights π_i of the samples, (n,).
         log_ratio: a bound of all other changes of the logarithm of the ratio of two weights, (t,) or a number.
     """
     change: Any = reach * schedule.since

@@ -37,7 +37,7 @@ EPSILON = 1e-3
 SINGLE, FULL, WITH_EPSILON = "one sample a step", "all samples", f"all samples, ε = {EPSILON:g}"
 COLORS = {SINGLE: style.BLUE, FULL: style.RED, WITH_EPSILON: style.ORANGE, "Adam": style.RED, "normalised": style.BLUE}
 AHEAD = 8.0
-"""The margin of the start on attention, in the direction of the ℓ2 solution."""
+"""The margin of the start of the runs on attention, which has the direction of the ℓ2 solution."""
 
 
 def numbers(settings: Settings) -> Numbers:
@@ -117,7 +117,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
 
 
 LEAST = 0.3
-"""The smallest share on the axes; runs start below it."""
+"""The smallest share shown on the axes; the first points of runs are below it."""
 FIGURES = [
     Figure("adam-margins", "Adam: which margin becomes the largest", (4.6, 4.0), numbers, draw),
     Figure("adam-attention", "Adam and normalised descent on attention", (4.6, 4.0), attention_numbers, draw),

@@ -86,7 +86,7 @@ def gradient_proxy(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def attention_proxy(problem: Problem, at: AttentionAt) -> Numbers:
-    """Return Z = (1/n) Σ_i |ℓ'_i| s_i,opt Σ_t s_it(γ_i,opt − γ_it) at the points, in units of the gradient."""
+    """Return Z = (1/n) Σ_i |ℓ'_i| s_i,opt Σ_t s_it(γ_i,opt − γ_it) at each point, in the gradient's unit."""
     others = np.asarray(np.arange(problem.T) != problem.optimal[:, None])
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     slopes: Any = at.log_slopes

@@ -111,7 +111,7 @@ def incremental_adam_equal_moduli(case: LabelledFeatures, under_test: Implementa
 def euclidean_momentum(
     geometry: LabelGeometry, bounds: AdamBounds, W: Numbers, batches: BatchSchedule
 ) -> tuple[Numbers, Numbers]:
-    """Return Σ_iω_i x_i and ω in a common unit for each step, (t, b, D) and (t, b, n)."""
+    """Return Σ_i ω_i x_i and the statement's weights ω_i in a common unit for each step, (t, b, D) and (t, b, n)."""
     logits, odds = geometry.log_odds(W)
     logs = (logits[..., 0] - softplus(odds)) + 0.0
     with np.errstate(divide="ignore"):
@@ -128,7 +128,7 @@ def euclidean_momentum(
 def turning_claims(
     geometry: LabelGeometry, points: Numbers, weights: Numbers, step_error: Float64[np.ndarray, "t b"]
 ) -> Iterator[Claim]:
-    """Claim the inequality at every step and the sum of the inequalities, up to the errors of the steps."""
+    """Claim the statement's inequality for every step, and its sum over steps, up to the errors of the steps."""
     p = with_rounding(geometry.solution.p)
     solution = p / np.linalg.norm(p)
     lengths: Any = np.linalg.norm(points, axis=-1)

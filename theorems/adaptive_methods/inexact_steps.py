@@ -45,15 +45,15 @@ VACUOUS = float(np.finfo(float).max) / 2**10
 
 @dataclass(frozen=True, eq=False)
 class InexactSteps:
-    """A run of steps with ⟨−∇L, Δ⟩ ≥ κ_t G and length at most η_tρ_t, along which a potential falls.
+    """A run of steps η_tΔ_t with ⟨−∇L, Δ_t⟩ ≥ κ_tG and ‖Δ_t‖ ≤ ρ_t, along which a potential falls (see the module).
 
     Attributes:
         geometry: rows, γ, D and D' in the norm of the run.
         points: W(0) … W(t), (t + 1, b, d).
         potential: Y or Φ_c at the points, (t + 1, b).
         floor: a lower bound of m + potential at every point: 0 for Y, log c_min for Φ_c.
-        gain: the proven fall of the potential, b_t or min(b_t, b_t/π_min), (t, 1) or (t, b).
-        step_error: bounds of the part of the fall that the errors of a step may cost, (t, b).
+        gain: the proven fall of the potential at each step, b_t or min(b_t, b_t/π_min), (t, 1) or (t, b).
+        step_error: bounds of how much less the potential falls at a step because the step is inexact, (t, b).
         longest: a bound of ‖W(t)‖ − ‖W(0)‖ after each step, (t, 1) or (t, b).
     """
 
@@ -87,9 +87,10 @@ class InexactSteps:
 
 
 def label_gain(geometry: LabelGeometry, step: Numbers, kappa: Numbers, rho: Numbers) -> Numbers:
-    """Return min(b, b/π_min), b = ηκ − (e^{Dρη} − 1 − Dρη), or −1.8e305, a vacuous bound, where Dρη is above 300.
+    """Return min(b, b/π_min), the bound of Lemma 0 on the fall of Y, with b = ηκ − (e^{Dρη} − 1 − Dρη).
 
-    ρ includes the rounding of a step, so Dρη can exceed 300 at large W even if η is small.
+    Where Dρη is above 300, return the vacuous bound −1.8e305. ρ includes the rounding of a step, so Dρη can exceed 300
+    at large W even if η is small.
     """
     moved: Any = geometry.reach * rho * step
     vacuous = np.asarray(value_of(moved) > LARGEST_EXPONENT)
@@ -99,7 +100,7 @@ def label_gain(geometry: LabelGeometry, step: Numbers, kappa: Numbers, rho: Numb
 
 
 def attention_gain(geometry: RowGeometry, step: Numbers, kappa: Numbers, rho: Numbers) -> Numbers:
-    """Return b = ηκ − D'²ρ²η²/8."""
+    """Return b = ηκ − D'²ρ²η²/8, a lower bound of the fall of Φ_c in a step of length at most ρη."""
     return step * kappa - second_order(geometry, step * rho)  # type: ignore[arg-type]
 
 
@@ -107,8 +108,8 @@ def least_path(gain: Numbers, step_error: Float64[np.ndarray, "t b"]) -> Float64
     """Return lower bounds of the margin gained up to each step, (t,), the least over the starts.
 
     Args:
-        gain: the proven fall of the potential, (t,).
-        step_error: bounds of the part of this fall that the errors of a step may cost, (t, b).
+        gain: the proven fall of the potential at each step, (t,).
+        step_error: bounds of how much less the potential falls at a step because the step is inexact, (t, b).
     """
     return np.cumsum(gain.value - gain.error - step_error.max(axis=1)) - 1e-12 * np.cumsum(np.abs(gain.value))
 
@@ -120,5 +121,5 @@ def steps_until_below(path: Float64[np.ndarray, "t"], least: float) -> int:
 
 
 def log_excess_error(geometry: LabelGeometry, step_error: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t b"]:
-    """Return a bound of the rise of Y that an error of length ``step_error`` in a step causes."""
+    """Return a bound of how much an error of length ``step_error`` in a step may raise the log-excess Y."""
     return np.asarray(value_of(geometry.reach * step_error) * geometry.steepness * (1 + 1e-12))

@@ -1,4 +1,4 @@
-"""The ℓ∞ margin of a run, and its lower bound by ``adam-one-input`` or ``adam-from-a-margin``.
+"""The ℓ∞ margin of a run, and the lower bound that ``adam-one-input`` or ``adam-from-a-margin`` proves for it.
 
 The bound is computed in floats, with sums over past gradients updated from step to step: it is for comparison, not a
 claim.
@@ -29,7 +29,7 @@ ONE_INPUT, FROM_A_MARGIN = "adam-one-input", "adam-from-a-margin"
 def adam_gap(
     problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, theory: Theory
 ) -> Gap | None:
-    """Compute the margin gap at the last iterate of Adam with bias correction, and the gap's proven bound.
+    """Compute the margin gap 1 − m(p)/(γ‖p‖_∞) at the last iterate of Adam with bias correction, and its proven bound.
 
     For one input with equal non-optimal scores the bound holds from any start, otherwise only from a start of
     sufficient margin. Return None where neither statement covers the run, and a Gap without a bound where the bound is
@@ -74,8 +74,9 @@ def rates(
 ) -> Iterator[tuple[float, float, float]]:
     """Yield η_t, κ_t and ρ_t of steps with bias correction; κ_t = −∞ once a sum over past gradients overflows.
 
-    Let y_s = e^{Dℓ_s + χ} − 1. The sums Σβ^s y_s and Σβ^s y_s² over s ≥ 1 are updated from step to step by 1 + y_{s+1}
-    = (1 + y_s)e^{Dηρ}, without cancellation.
+    Let y_s = e^{Dℓ_s + χ} − 1, where ℓ_s is the length of the last s steps, D is ``moves`` and χ is ``further``. The
+    sums Σβ^s y_s and Σβ^s y_s² over s ≥ 1 are updated from step to step by 1 + y_{s+1} = (1 + y_s)e^{Dηρ}, without
+    cancellation.
     """
     length, decay, first, second = theory.adam
     c = (1 - first) / math.sqrt((1 - second) * (1 - first**2 / second)) if first != second else 1.0

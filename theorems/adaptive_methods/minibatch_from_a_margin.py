@@ -50,7 +50,9 @@ from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule
 
 STEPS = 80
 SPARE = 1.0
-"""The margin that may be lost until all inputs have been in a batch; χ is evaluated at the start's margin less it.
+"""The margin that may be lost until all inputs have been in a batch.
+
+χ, a bound that grows as margins fall, is evaluated at the start's margin less this number.
 """
 
 

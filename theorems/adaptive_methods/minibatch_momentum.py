@@ -86,7 +86,10 @@ def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> It
 
 
 def batch_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> StepSchedule:
-    """Return step lengths η_0/√(t+1) or η_0, near the lengths at which b_t changes its sign, and a momentum."""
+    """Return step lengths η_0/√(t+1) or η_0, near the lengths at which b_t changes its sign, and a momentum.
+
+    b_t is the statement's lower bound of the fall of Y.
+    """
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     momentum = float(rng.choice(MOMENTA))
     size = margin / reach**2 * math.exp(rng.uniform(math.log(0.02), math.log(2.0)))

@@ -4,6 +4,9 @@ As β2 → 1, V hardly changes during an epoch, so √V is the root of the mean 
 defines the proxy of Adam. :func:`proxy_direction` computes a step of the proxy; :func:`proxy_fixed_point` computes the
 weights of the samples for which the steps keep their direction.
 
+The samples x_i, the rows of X, occur k_i times each and have weights c, and b is the batch size. P(c) is, up to a
+factor, the root above (see :func:`scale_of`), and F(c) = X P(c)⁻¹Xᵀc has the margins of the samples along a step.
+
 References: Baek, Song, Yun, arXiv 2510.26303, Section 4 (batches of one sample); Kim, Song, Yun 2026, (7).
 """
 
@@ -24,7 +27,7 @@ from reference_attention.svm.nonnegative_least_squares import nonnegative_least_
 Rows = Float64[np.ndarray, "n d"]
 Weights = Float64[np.ndarray, "n"]
 STEPS, NEWTON = 4000, 8
-"""The largest numbers of damped iterations (the slowest of 1000 data sets needed 300) and of Newton steps."""
+"""The largest number of damped iterations (the slowest of 1000 data sets needed 300), and of Newton steps."""
 SETTLED = 1e-10
 """The damped iteration ends when the weights, which sum to 1, change by less than this."""
 SMALL = 1e-7
@@ -51,7 +54,7 @@ def mean_share(counts: Int64[np.ndarray, "n"], batch: int) -> float:
 
 
 def scale_of(weights: Any, rows: Any, counts: Int64[np.ndarray, "n"], share: float) -> tuple[Any, Any]:
-    """Return u = Xᵀc and P(c) with P_j² = a u_j² + (1 − a) Σ_i c_i² x_ij²/k_i, each (*b, d)."""
+    """Return u = Xᵀc and P(c) with P_j² = a u_j² + (1 − a) Σ_i c_i² x_ij²/k_i, each (*b, d); a is ``share``."""
     u = weights @ rows
     return u, np.sqrt(share * u * u + (1 - share) * ((weights * weights / counts) @ (rows * rows)))
 

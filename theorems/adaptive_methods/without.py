@@ -79,9 +79,9 @@ functions F_1 and F_2 of ``adam-proxy-fixed-point`` differ.
 def zero_entries(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let an entry be 0: a sample that alone moves a coordinate moves it at full speed, however small its weight.
 
-    If this weight is 0, P is 0 in the coordinate (0/0 is taken as 0), so F is not continuous. For two samples (p, 0)
-    and (q, r) in batches of one, all weights (1 − c, c) are tried: c = 0, c = 1, and balls that cover the numbers
-    between.
+    If this weight is 0, P of adam-proxy-fixed-point is 0 in the coordinate (0/0 is taken as 0), so F is not continuous.
+    For two samples (p, 0) and (q, r) in batches of one, all weights (1 − c, c) are tried: c = 0, c = 1, and balls that
+    cover the numbers between.
     """
     samples, _ = samples_of(case)
     if len(samples.rows) != 2 or samples.batch != 1:
@@ -98,7 +98,7 @@ def zero_entries(case: LabelledFeatures, under_test: Implementation) -> Iterator
 
 
 def gap_between(rows: Float64[np.ndarray, "2 d"], cell: int) -> arb:
-    """Return a ball of all F_2 − F_1 for weights of the second sample in ``cell``, and of its limits at 0 and 1."""
+    """Return a ball that contains F_2 − F_1 (in the limit at 0 and 1) for all weights of sample 2 in ``cell``."""
     second = (arb(2 * cell + 1) + arb(0, 1)) / (2 * CELLS)
     c, total = (1 - second, second), arb(0)
     for x, y in rows.T.tolist():
@@ -124,7 +124,7 @@ LENGTH = 0.2
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss not be monotone, like (1 − u)²/2, which is smallest at an output between the scores.
 
-    Adam reaches a point with this output, and then oscillates about it; the margin does not grow.
+    Adam reaches a point whose output minimises the loss, and then oscillates about it; the margin does not grow.
     """
     problem = case.problem
     solution = under_test[norm_max_margin](problem.exact_keys, problem.optimal, math.inf)
