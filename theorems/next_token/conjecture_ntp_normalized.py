@@ -32,13 +32,15 @@ STEPS = 4000
 STRETCHES = 3
 """The largest number of blocks of :data:`STEPS` steps that are run until the transient is over."""
 NEAR = 2.0
-"""The bound of ‖u‖/η below which the part in F is taken to be in its cycle; in the exact cycle ‖u‖ < η."""
+"""The bound of ‖u‖/η below which u = P_Fθ − θ_⋆ is taken to be in its cycle; in the exact cycle ‖u‖ < η."""
 PAST = 20.0
 """The length ηk of a run, in units of ‖θ_mm‖ + ‖θ_⊥(0)‖, after which θ_⊥ moves by only about ‖θ_mm‖/k per step."""
 WINDOW = 1000
 """The number of final steps over which effective steps are averaged; even, because the cycle has two steps."""
 LENGTH = 0.1
-"""The step length η in units of 1/D_F: a step changes logits of an extended support, and H relatively, by at most this.
+"""The step length η in units of 1/D_F, with D_F the largest distance of two vectors a_jv of one extended support.
+
+A step changes differences of logits in an extended support, and H relatively to its size, by at most this number.
 """
 CYCLE_RATE = tolerance(
     "normalized-cycle",
@@ -122,7 +124,7 @@ def transient(run: DescentRun, before: int, far: float) -> str:
 
 
 def cycle_claims(run: DescentRun, before: int) -> Iterator[Claim]:
-    """Yield the two claims about the last :data:`WINDOW` steps of a run; there are ``before`` steps before these."""
+    """Yield the two claims about the last :data:`WINDOW` steps of a run; ``before`` steps come before them."""
     at, limits, step = run.at, run.limits, exact(run.step)
     norm = at.gradient_norm[-WINDOW - 1 : -1]
     outside = np.linalg.norm(value_of(at.gradient_outside[-WINDOW - 1 : -1]), axis=-1)

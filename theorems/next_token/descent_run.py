@@ -68,11 +68,11 @@ class DescentRun:
 
     @cached_property
     def drift(self) -> Numbers:
-        """Bounds of the distances of θ_1, …, θ_k from the exact run, (k, b)."""
+        """Bounds of the distances of the iterates θ_1, …, θ_k from those of the exact run, (k, b)."""
         return np.cumsum(exact(self.step_error), axis=0)
 
     def start_to_ray(self, r: Float64[np.ndarray, "*b"]) -> Numbers:
-        """Return ‖θ_0 − ϑ_r‖², where ϑ_r = θ_⋆ + rθ_mm, (*b, b)."""
+        """Return ‖θ_0 − ϑ_r‖² for each start θ_0 and each point ϑ_r = θ_⋆ + rθ_mm, (*b, b)."""
         away: Any = exact(self.at.y[0]) - exact(r)[..., None, None] * self.limits.ray
         return np.sum(exact(self.at.x[0]) ** 2, axis=-1) + np.sum(away**2, axis=-1)
 

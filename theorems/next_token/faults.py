@@ -94,7 +94,7 @@ def _gradient_at_the_limit(right: Callable[..., Any], minimum: FiniteMinimum, x:
     only=NextTokenSvm,
 )
 def _svm_without_ties(svm: NextTokenSvm, problem: MasterProblem, sets: Any) -> NextTokenSvm:
-    """Solve NTP-SVM with margins for one token z_j of each Ŝ_j; other tokens of Ŝ_j may have other logits."""
+    """Solve NTP-SVM with margins for one token of each extended support Ŝ_j; its other tokens may have other logits."""
     excluded = [pair for pair in problem.pairs if not sets[pair]]
     alone = np.zeros_like(sets)
     alone[np.arange(len(sets)), problem.first] = True

@@ -26,7 +26,7 @@ TEXT = "abab abba baab aab"
 STEPS = 10_000
 RECORDED = np.unique(np.round(np.logspace(0, 4, 60)).astype(int))
 LENGTH = 0.1
-"""The length of normalized steps, in units of 1/D_F."""
+"""The length of normalized steps, in units of 1/D_F, with D_F as in :mod:`.limits`."""
 
 
 def limits_of() -> Limits:
@@ -65,7 +65,10 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def pursuit(limits: Limits, y: np.ndarray) -> np.ndarray:
-    """Return the first-order value −H⁻¹Σc_jv f_jv of P_Fθ − θ_⋆, c_jv = π_j w⋆_jv e^{−g_jv·θ_⊥}, (k, r)."""
+    """Return the first-order value −H⁻¹Σc_jv f_jv of P_Fθ − θ_⋆ at points with P_⊥θ = ``y``, (k, r).
+
+    Here c_jv = π_j w⋆_jv e^{−g_jv·θ_⊥}; for the other symbols see :mod:`.limits`.
+    """
     loss = SplitLoss(limits.minimum)
     logs = loss.outer - np.einsum("jvs,ks->kjv", limits.split.outside, y)
     cost = loss.weights[:, None] * np.exp(logs)

@@ -1,7 +1,18 @@
 """The limits Ŝ, θ_mm and θ_⋆ of training, the claims that certify them, and the constants that bounds need.
 
-Ŝ are the extended supports, θ_mm the limit direction, θ_⋆ the limit in the subspace F; definitions are in
-`ntp-extended-supports`.
+Symbols, also of the other modules here, for a context j of weight π_j with alternatives v ∈ V_j:
+
+- a_jv: the vector of an alternative; a_jv·θ is its logit, up to a constant;
+- Ŝ_j ⊆ V_j: the extended support, the alternatives that training does not rule out;
+- F: the span of all a_jv − a_jz with v, z ∈ Ŝ_j, and F^⊥ its complement; P_F, P_⊥ the projections on them; θ_⊥ = P_⊥θ;
+- L_fin: the loss without the alternatives off Ŝ_j, a function of P_Fθ; θ_⋆ its minimiser on F, H its Hessian there;
+- q⋆_jv: the softmax over Ŝ_j at θ_⋆; f_jv = P_F(a_jv − Σ_z q⋆_jz a_jz); L_⋆: the infimum of the loss L;
+- w_jv: for v off Ŝ_j, e to its logit at P_Fθ, divided by the sum of such numbers over Ŝ_j; w⋆_jv is w_jv at θ_⋆;
+- g_jv: for v off Ŝ_j, the row P_⊥(a_jz − a_jv), the same for all z ∈ Ŝ_j;
+- θ_mm: the shortest θ ∈ F^⊥ with g_jv·θ ≥ 1 for all rows;
+- D_F: the largest distance of two vectors a_jv of one Ŝ_j.
+
+`ntp-extended-supports` has the precise definitions and the proofs.
 
 References: derived here; :mod:`reference_attention.next_token`.
 """
@@ -39,7 +50,7 @@ LIMIT_PREMISES = (SUPPORTS_ARE_PROVEN, SVM_IS_OPTIMAL, MINIMUM_IS_ENCLOSED)
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The limits Ŝ, F, θ_mm and θ_⋆ of training.
+    """The limits Ŝ, F, θ_mm and θ_⋆ of training, with the notation of the module.
 
     Vectors are in the coordinates of F and F^⊥ of :class:`reference_attention.next_token.subspace_split.Split`: r
     coordinates of F, s of F^⊥. There are m contexts with at most K alternatives.
@@ -81,7 +92,7 @@ class Limits:
 
     @cached_property
     def targets(self) -> Numbers:
-        """The targets p_jv, (m, K)."""
+        """The targets p_jv, the observed frequencies of the alternatives in context j, (m, K)."""
         return with_rounding(np.array([to_floats(row) for row in self.problem.targets]))
 
     @cached_property
@@ -145,12 +156,12 @@ class Limits:
 
     @cached_property
     def curvature(self) -> Numbers:
-        """A lower bound of λ_H, the smallest eigenvalue of H = ∇²L_fin(θ_⋆) on F; 1, which is not used, if F = 0."""
+        """A lower bound of λ_H, the smallest eigenvalue of H; if F = 0 it is 1 and is not used."""
         return exact(self.minimum.curvature_below if self.split.dimension else 1.0)
 
     @cached_property
     def top_curvature(self) -> Numbers:
-        """An upper bound of λ_max(H)."""
+        """An upper bound of λ_max(H), the largest eigenvalue of H."""
         if self.split.dimension == 0:
             return exact(0.0)
         with ctx.workprec(BITS):
@@ -183,7 +194,7 @@ class Limits:
 
     @cached_property
     def exact_margins(self) -> Float64[np.ndarray, "m K"]:
-        """The margins (a_jz − a_jv)·θ_mm, exact up to one rounding; 0 on Ŝ_j, (m, K)."""
+        """The margins (a_jz − a_jv)·θ_mm with any z ∈ Ŝ_j, exact up to one rounding; 0 on Ŝ_j, (m, K)."""
         out = np.zeros(self.problem.counts.shape)
         for pair, margin in self.svm.margins(self.problem).items():
             out[pair] = to_floats([margin])[0]

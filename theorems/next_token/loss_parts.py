@@ -1,7 +1,8 @@
 """The loss of next-token prediction at points θ = θ_⋆ + u + θ_⊥, as a sum of two parts with error bounds.
 
-The two parts of `ntp-extended-supports` are computed separately from u ∈ F and θ_⊥ ∈ F^⊥, so that nothing cancels.
-Shapes: b points, m contexts, K alternatives at most, r = dim F, s = dim F^⊥, D = r + s.
+The symbols are those of :mod:`.limits`. The two parts of `ntp-extended-supports` are computed separately from u ∈ F and
+θ_⊥ ∈ F^⊥, so that nothing cancels. Shapes: b points, m contexts, K alternatives at most, r = dim F, s = dim F^⊥, D = r
++ s.
 
 Reference: derived here.
 """
@@ -28,9 +29,9 @@ class LossParts:
     """The parts of the loss and of its gradient at several points.
 
     Attributes:
-        limits: Ŝ, θ_mm, θ_⋆, F.
-        x: coordinates of u ∈ F, (*b, r).
-        y: coordinates of θ_⊥, (*b, s).
+        limits: the limits Ŝ, θ_mm, θ_⋆ and F of training.
+        x: the coordinates of u = P_Fθ − θ_⋆ in F, (*b, r).
+        y: the coordinates of θ_⊥ in F^⊥, (*b, s).
     """
 
     limits: Limits
@@ -44,7 +45,10 @@ class LossParts:
 
     @cached_property
     def growth(self) -> Numbers:
-        """The sums Σ_z q⋆_jz (e^{d_jz} − 1) = Σ_z q⋆_jz (e^{d_jz} − 1 − d_jz) ≥ 0, (*b, m)."""
+        """The relative growth Σ_z q⋆_jz (e^{d_jz} − 1) ≥ 0 of the softmax normaliser over Ŝ_j when u is added, (*b, m).
+
+        As Σ_z q⋆_jz d_jz = 0, it is computed as Σ_z q⋆_jz (e^{d_jz} − 1 − d_jz).
+        """
         inner, sets = self.limits.inner, self.limits.split.sets
         return np.maximum(np.sum(inner * rest_of_exp(np.where(sets, self.shift, 0.0)), axis=-1), 0.0)
 
@@ -68,7 +72,7 @@ class LossParts:
 
     @cached_property
     def log_lost(self) -> Numbers:
-        """The logarithms of x_j = Σ_v w_jv e^{−g_jv·θ_⊥}, (*b, m)."""
+        """The logarithms of the odds x_j = Σ_v w_jv e^{−g_jv·θ_⊥} of an alternative off Ŝ_j, (*b, m)."""
         masked = self.limits.others
         logs = np.where(masked, self.log_outer - np.where(masked, self.margins, 0.0), -np.inf)
         return np.logaddexp.reduce(logs, axis=-1)
@@ -97,7 +101,10 @@ class LossParts:
 
     @cached_property
     def soft_margin(self) -> Numbers:
-        """The sum m + K = min_jv (g_jv·θ_⊥ − log C_jv) + log ΣC, where C_jv = π_j w_jv/(1 + x_j), (*b,)."""
+        """The bound m + K = min_jv (g_jv·θ_⊥ − log C_jv) + log ΣC of −⟨∇L, θ_⊥⟩/Ω, (*b,).
+
+        Here C_jv = π_j w_jv/(1 + x_j), and Ω is ``share_off``; see part 5 of `ntp-extended-supports`.
+        """
         masked = self.limits.others
         logs = np.where(masked, self.log_outer, 0.0) + (np.log(self.limits.weights) - self.log_kept)[..., None]
         lifted = np.where(masked, np.where(masked, self.margins, 0.0) - logs, np.inf)

@@ -112,7 +112,7 @@ def loss_by_attention(case: NextTokens, W: Float64[np.ndarray, "b D"]) -> Number
 
 
 def graph_margins(case: NextTokens, point: list[fmpq]) -> tuple[list[fmpq], list[fmpq]]:
-    """Return the values of (e_v − e_w)ᵀW e_k for v ≍ w and for v ⇒ w, over all graphs k, as rationals."""
+    """Return (e_v − e_w)ᵀW e_k for all v ≍ w, and for all v ⇒ w, of all graphs k, as rationals (see the statement)."""
     assert case.samples is not None
     assert case.labels is not None
     e = rational_matrix(case.embeddings).tolist()

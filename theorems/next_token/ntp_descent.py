@@ -96,7 +96,7 @@ def excess_bound(run: DescentRun) -> Numbers:
 
 
 def stays_claim(run: DescentRun) -> Claim:
-    """Claim (G3) for every r in :data:`RAYS`, with the rounding errors added to the bound of ‖θ_k − ϑ_r‖."""
+    """Claim (G3) of the statement for each r in :data:`RAYS`, with rounding added to the bound of ‖θ_k − ϑ_r‖."""
     away: Any = exact(run.at.y[1:])[None] - exact(RAYS)[:, None, None, None] * run.limits.ray
     far = np.linalg.norm(
         np.concatenate([np.broadcast_to(run.at.x[1:], (*away.shape[:-1], run.at.x.shape[-1])), away], axis=-1), axis=-1
@@ -107,7 +107,7 @@ def stays_claim(run: DescentRun) -> Claim:
 
 
 def turns_claim(run: DescentRun) -> Claim:
-    """Claim (G4), with the errors of the steps subtracted from the lower bound of ⟨θ_k, θ̄_mm⟩."""
+    """Claim (G4) of the statement, with the errors of the steps subtracted from the lower bound of ⟨θ_k, θ̄_mm⟩."""
     size, along = run.at.outside_norm, run.at.along
     moved: Any = np.diff(exact(run.at.y), axis=0)
     length = np.linalg.norm(moved, axis=-1)

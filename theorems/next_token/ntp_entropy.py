@@ -104,7 +104,7 @@ def entropy_of(limits: Limits) -> Numbers:
 
 
 def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.ndarray, "m K"]]:
-    """Yield the margins, rounded once, of three W^d: θ_mm, the linear program's separator, and a mixture of the two.
+    """Yield the margins, rounded once, of three separating W^d: θ_mm, the linear program's solution, and a mixture.
 
     Each W^d is divided by its least margin in rational arithmetic; in floats, a long W^d would have margins below 1.
     """
@@ -125,7 +125,7 @@ def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.
 def approached_claim(limits: Limits, inside: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "m K"]) -> Claim:
     """Claim the bound of L(W^p + γW^d) − H for W^p = θ_⋆ + y, y ∈ F^⊥, with y = ``inside``.
 
-    The left-hand side is Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·y − γ apart_jv}).
+    ``apart`` has the margins of W^d. The left-hand side is Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·y − γ apart_jv}).
     """
     margins: Any = np.where(limits.others, limits.outside @ exact(inside), 0.0)
     logs = np.where(limits.others, limits.log_outer - margins, -np.inf)

@@ -73,8 +73,9 @@ FARTHEST = 60.0
 def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """Let contexts j have weights π_j > 0 and alternatives v ∈ V_j with vectors a_jv and multiplicities m_jv.
 
-    Let p_jv be the targets, with support S_j; ℓ_jv(θ) = a_jv·θ + log m_jv, L(θ) = Σπ_j[lse_{V_j} ℓ_jv − Σ_v p_jvℓ_jv].
-    Next-token prediction has a_jv = vec(e_v h_jᵀ) and θ = vec(W); attention vec(e_v e_kᵀ) (ntp-attention).
+    Let p_jv be the targets, with support S_j, and lse = log Σ exp; ℓ_jv(θ) = a_jv·θ + log m_jv, L(θ) = Σπ_j[lse_{V_j}
+    ℓ_jv − Σ_v p_jvℓ_jv]. Next-token prediction has a_jv = vec(e_v h_jᵀ) and θ = vec(W); attention vec(e_v e_kᵀ)
+    (ntp-attention).
 
     C = {U : (a_jz − a_jv)·U ≥ 0, z ∈ S_j, v ∈ V_j}; Ŝ_j consists of S_j and every v with (a_jz − a_jv)·U = 0 for all U
     ∈ C; F = span{a_jv − a_jz : v, z ∈ Ŝ_j}; g_jv = P_⊥(a_jz − a_jv), the same for all z ∈ Ŝ_j; θ_mm = argmin ‖θ‖ over θ

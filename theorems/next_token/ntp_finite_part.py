@@ -30,7 +30,7 @@ FOLLOWS = sharper(
     "part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0, training rules out some alternative, and u is small"
 )
 FAR = 30.0
-"""The largest D_F‖u‖ for the second claim: beyond it the bound is vacuous, more than e^30 times the bounded number."""
+"""The largest D_F‖u‖ for the second claim; beyond it the claim's bound exceeds e^30 times the bounded number."""
 
 
 @statement(
@@ -78,7 +78,7 @@ def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Cl
 
 
 def contracts_claim(run: DescentRun) -> Claim:
-    """Claim the first inequality, the contraction of u, with the step's error added to the bound."""
+    """Claim the statement's first inequality, the contraction of u, with the step's error added to the bound."""
     limits, size, step = run.limits, run.at.inside_norm, exact(run.step)
     bound = size[:-1] - step * limits.curvature * share_kept(limits.span * size[:-1]) / limits.span
     bound = np.maximum(bound, 0.0) + step * limits.reach * run.at.excess[:-1] + run.step_error
@@ -91,7 +91,7 @@ def share_kept(t: Any) -> Numbers:
 
 
 def follows_claim(run: DescentRun) -> Iterator[Claim]:
-    """Yield the claim of the second inequality, on u − v, at the steps from points with D_F‖u‖ < :data:`FAR`."""
+    """Yield the claim of the statement's second inequality, on u − v, for steps with D_F‖u‖ < :data:`FAR`."""
     limits, at, step = run.limits, run.at, exact(run.step)
     masked = limits.others
     logs: Any = np.log(limits.weights)[:, None] + limits.log_outer - np.where(masked, at.margins, 0.0)

@@ -43,7 +43,7 @@ the accepted relative error of the multiplier.
 
 Newton's method reaches 1e-11."""
 LOGS = np.arange(-4.0, 42.0, 3.0)
-"""The values of −log μ, μ the multiplier of the ball, at the points of the path, less random numbers up to 2.
+"""The values of −log μ at the path's points, with μ the multiplier of the ball, before random shifts of up to −2.
 
 In the first ball the loss is hardly below its value at 0; the excess loss in the last ball is below e^−41 times that in
 the first.
@@ -104,7 +104,7 @@ def follow_path(
     """Yield the claims that the points of the path under test are optimal, and return the points.
 
     Each point must minimise the loss over its ball and have the requested multiplier. Points that the implementation
-    reports as lost are left out.
+    reports as not computed (``lost``) are left out.
 
     Raises:
         Refuted: the arrays have the wrong shape.

@@ -1,6 +1,6 @@
 """Consequences of L(θ) − L_⋆ ≤ E: bounds of ‖P_F θ − θ_⋆‖, of the margins and of the angle between θ and θ_mm.
 
-The bounds (F), (M) and (C) are derived in `ntp-path`; ``excess`` is E.
+The bounds (F), (M) and (C) are derived in `ntp-path`, and other symbols are those of :mod:`.limits`; ``excess`` is E.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def kappa(limits: Limits, excess: Any) -> Numbers:
 def probe_points(
     limits: Limits, rng: np.random.Generator, count: int
 ) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
-    """Return the coordinates of u and θ_⊥ of points of many scales.
+    """Return the coordinates of u = P_Fθ − θ_⋆ and of θ_⊥ for points θ of many scales.
 
     ‖u‖ is about 1e-9 to 10 in units of 1/D_F; θ_⊥ is a positive or negative multiple of θ_mm, near such a multiple, or
     far from one.

@@ -44,7 +44,7 @@ def _everything_follows(draw: DrawFn) -> NextTokens:
 
 
 def above_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Claim inf CE = H; the difference is computed in ball arithmetic."""
+    """Claim that inf CE, the cross-entropy's infimum, is the entropy H; the difference is computed in balls."""
     problem = case.problem
     sets = under_test[extended_supports](problem).sets
     minimum = under_test[finite_minimum](Split.of(problem, sets))

@@ -36,7 +36,7 @@ from theorems.without.weakening import Weakening, weaken
 DIVERGES = "norm-diverges"
 FINITE = "loss-is-finite"
 LONG_STEPS = (6.0, 12.0, 16.0)
-"""Step sizes η above 2/β = 4, where β = ½."""
+"""Step sizes η above 2/β = 4, where the smoothness of the loss is β = ½."""
 
 
 @st.composite
