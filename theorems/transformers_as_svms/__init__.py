@@ -9,18 +9,18 @@ keys of rank one.
 | `risk_floor` | optimal tokens minimise the risk |
 | `rank` | solutions have rank at most n |
 | `feasibility` | every choice of tokens is separable if dimensions are large |
-| `frobenius_path` | the regularization path converges in direction to W^mm |
+| `frobenius_path` | the regularization path converges in direction to W^mm, of least Frobenius norm |
 | `nuclear_path` | the path of (K, Q) converges in direction to W_⋆, of least nuclear norm |
 | `first_step` | gradient descent after a first step that separates the optimal tokens |
 | `no_stationary_point` | data for which ∇L vanishes at no W |
 | `local_descent` | gradient descent in a cone around locally optimal tokens |
 | `local_path` | the regularization path in such a cone |
-| `factored_flow` | gradient flow on the factors (K, Q) |
+| `factored_flow` | gradient flow on the factors (K, Q) of W = KQᵀ |
 | `factored_descent` | gradient descent on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
 | `exact_support` | attention that selects exactly τ tokens |
-| `mixing` | W ≈ W_fin + ‖W‖ W̄^mm if attention mixes tokens, and a closed form of the bounded part of W |
-| `conjecture_mixing` | with a ReLU head, descent grows along the Gen-SVM solution of the selected tokens |
+| `mixing` | if attention mixes tokens, W grows in one direction; a closed form of the part of W that stays bounded |
+| `conjecture_mixing` | with a ReLU head, W grows along the max-margin solution (Gen-SVM) of the selected tokens |
 | `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 
 We could not read the paper's text: modules are named by content, and the numbers of its theorems are from memory.

@@ -28,8 +28,8 @@ TRIES = 6
 def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: OptimalAttention) -> Claim:
     """Claim that s⋆ is on the simplex and satisfies the KKT conditions, so that it is optimal.
 
-    The conditions are ν_t = μ − ∂h(Xᵀs)/∂s_t ≥ 0 at s = s⋆ for every token t, and ν_t = 0 where s⋆_t > 0. As h is
-    concave, these conditions prove that s⋆ is optimal.
+    With μ the multiplier of Σ s = 1, the conditions are ν_t = μ − ∂h(Xᵀs)/∂s_t ≥ 0 at s = s⋆ for every token t, and ν_t
+    = 0 where s⋆_t > 0. As h is concave, these conditions prove that s⋆ is optimal.
     """
     wrong = ""
     for i, tokens in enumerate(data.X):
@@ -47,7 +47,8 @@ def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: Optimal
 def quadratic_risk_claim(data: QueryDataset, lam: fmpq, attention: OptimalAttention, rng: np.random.Generator) -> Claim:
     """Claim φ(s) − φ(s⋆) = Σ ν_t s_t + λ‖s − s⋆‖² for the loss φ(s) = −h(Xᵀs).
 
-    The identity is decided at weights s of sum 1, inside and outside the simplex; ν are the multipliers of s⋆.
+    Here h(x) = vᵀx − λ‖x‖² is the head, and ν_t ≥ 0 are the multipliers of s⋆. The identity is decided at weights s of
+    sum 1, inside and outside the simplex.
     """
     wrong = ""
     for i, tokens in enumerate(data.X):

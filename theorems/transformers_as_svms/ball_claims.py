@@ -41,6 +41,6 @@ def balls_at_least(name: str, form: Form, sides: Sequence[tuple[arb, arb]], *, p
     worst = min(failed or range(len(gaps)), key=lambda k: float(gaps[k].mid()))
     left, right = sides[worst]
     detail = f"{float(left.mid()):.17g} ≥ {float(right.mid()):.17g} at {points} {worst} of {len(sides)}"
-    # Report a violation that is too small for float64 as the least negative number, not as 0.
+    # Report a violation that is too small for float64 as the negative float nearest to 0, not as 0.
     slack = float(gaps[worst].mid()) or -5e-324 * (gaps[worst] < 0)
     return Claim(name, form, slack, 0.0 if failed else float(gaps[worst].rad()), BALLS, detail)

@@ -59,11 +59,14 @@ LAST = 30.0
 
 Growth by one unit along W^mm_α increases every margin by at least 1."""
 SELECTED = 1e-2
-"""The bound on 1 − s_iα_i: below it at every input i, the tokens α count as selected."""
+"""The tokens α count as selected if 1 − s_iα_i is below this number at every input i."""
 ATTRACTING = 1 / 16
-"""The least ratio of a token's term to the largest term of its input's gradient if the token attracts the flow."""
+"""A token counts as attracting the flow if its term in the gradient is at least this share of its input's largest."""
 GROWTH = 2.0
-"""The factor by which ‖W‖·deviation may grow from a quarter of the norm to the end, see :data:`INDEPENDENT_ROWS`."""
+"""The factor by which ‖W‖ times W's deviation from the limit may grow from a quarter of the norm to the end.
+
+:data:`INDEPENDENT_ROWS` has the reason; :func:`_deviations` defines the deviation.
+"""
 
 
 def _cases() -> SearchStrategy[Case]:

@@ -49,7 +49,7 @@ SVM = premise("general-svm-is-optimal", when=SETTLED)
 GROWS = sharper("grows-along-general-svm")
 
 MUCH = 0.02
-"""Weight that each selected token must have at the end of the run; a smaller weight may still be decreasing to 0."""
+"""The least weight that each selected token must have at the end of the run; a smaller one may still decrease to 0."""
 LEAST_GROWTH = float(np.log(2.0))
 """The least growth along W^mm for which the claim is judged, ½ log 4, in units of ‖W^mm‖."""
 TRIED = 5
@@ -141,7 +141,7 @@ def _uniform(sets: np.ndarray) -> OptimalAttention:
 
 
 def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
-    """Claim that the first and some later steps follow the gradient, for the linear head that agrees with h at each."""
+    """Claim that the first and some later steps follow the gradient, with h replaced by its linear part at each."""
     claims = []
     for k in (0, *np.sort(rng.integers(1, STEPS, size=TRIED)).tolist()):
         at = AttentionAt(run.at(k), run.points[k : k + 1])

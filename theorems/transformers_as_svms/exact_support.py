@@ -104,7 +104,7 @@ def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def _sums(scores: Vector) -> Vector:
-    """Return the sums Σ_{t≤τ} t γ^gap_t for τ = 1, …, T − 1."""
+    """Return the sums Σ_{t≤τ} t γ^gap_t, τ = 1, …, T − 1, of the gaps γ^gap_t between consecutive sorted scores."""
     gaps, total = _gaps(scores), fmpq(0)
     sums = []
     for t, gap in enumerate(gaps, start=1):
@@ -114,7 +114,7 @@ def _sums(scores: Vector) -> Vector:
 
 
 def _gaps(scores: Vector) -> Vector:
-    """Return the gaps γ^gap_1, …, γ^gap_{T−1}."""
+    """Return the gaps γ^gap_1, …, γ^gap_{T−1} between consecutive sorted scores."""
     ordered = sorted(scores, reverse=True)
     return [a - b for a, b in pairwise(ordered)]
 

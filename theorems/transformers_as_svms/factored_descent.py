@@ -86,8 +86,8 @@ def _cases() -> SearchStrategy[Case]:
 def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Train W = K Qᵀ by K⁺ = K − η∇L(W) Q, Q⁺ = Q − η∇L(W)ᵀ K, with factors of any width m.
 
-    Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible. Let D_i = diam(x_i) ‖z_i‖, and R_i the range of the
-    scores of input i.
+    Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible. Let D_i = diam(x_i) ‖z_i‖, R_i the range of the
+    scores of input i, M0 the Lipschitz constant of ℓ', and M1 the largest |ℓ'|.
 
     **Exact.** The terms of first order in η cancel, so that in every step, for every η, Δ = KᵀK − QᵀQ changes by
 
@@ -155,7 +155,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
 
 def _smoothness(data: QueryDataset, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Claim that the Lipschitz constant bounds difference quotients of ∇L(K, Q), for near and distant points."""
+    """Claim that the Lipschitz constant bounds difference quotients of ∇L(K, Q), between near and distant points."""
     pairs = []
     for K, Q in any_factors(data, rng, POINTS):
         U, V = rng.normal(size=K.shape), rng.normal(size=Q.shape)
@@ -171,7 +171,7 @@ def _smoothness(data: QueryDataset, under_test: Implementation, rng: np.random.G
 
 
 def _is_long(run: FactoredRun) -> Claim:
-    """Claim that steps are at least as long as the safe step: η (2 L̂ (M + r)² + c) ≥ 1 at every iterate."""
+    """Claim that each step is at least as long as the statement's safe step: η (2 L̂ (M + r)² + c) ≥ 1."""
     points, problem = run.before, run.data.problem
     M = np.maximum(singular_values(points.K)[:, 0], singular_values(points.Q)[:, 0])
     at_point = lipschitz(problem, M)
@@ -188,7 +188,7 @@ def _is_long(run: FactoredRun) -> Claim:
 
 
 def lipschitz(problem: Problem, size: Numbers) -> Numbers:
-    """Return the Lipschitz constant 2 L̂ M² + c for factors with the larger ‖·‖_op equal to M = ``size``."""
+    """Return the statement's Lipschitz constant 2 L̂ M² + c, where ``size`` is M, the larger ‖·‖_op of K and Q."""
     scores, loss = problem.scores, problem.loss
     ranges: Any = np.max(exact(scores), axis=1) - np.min(exact(scores), axis=1)
     apart = exact(problem.keys)[:, :, None] - problem.keys[:, None]
@@ -240,7 +240,7 @@ def _scale(column: Float64[np.ndarray, "d"], multiple: Float64[np.ndarray, "d"])
 
 
 def _drift(run: FactoredRun) -> Claim:
-    """Claim ‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s ‖step_s‖²."""
+    """Claim ‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s ‖step_s‖² for the imbalance Δ = KᵀK − QᵀQ."""
     apart: Any = run.after.imbalance - run.before.imbalance[:1]
     lengths: Any = np.cumsum(run.lengths * run.lengths)
     # Both steps and iterates have rounding errors.
@@ -261,7 +261,7 @@ def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Cl
 
 
 def _certificate(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
-    """Claim ‖W‖_⋆‖M̂‖_op ≥ m(W) at the iterates at which opt is selected."""
+    """Claim ‖W‖_⋆‖M̂‖_op ≥ m(W) at the iterates at which opt is selected, with the M̂ of the statement."""
     points = run.before
     total, leads = certificate_sides(points.at)
     if leads.any():

@@ -76,7 +76,10 @@ RESOLVED = "where float64 resolves the flow"
 FEWEST = 3
 """The least number of recorded points from which the error of the trapezoidal rule can be estimated."""
 LOGITS = 1e7
-"""The largest ‖(K(0), Q(0))‖² max‖G‖ for which float64 still resolves logits once the norm has grown tenfold."""
+"""The largest ‖(K(0), Q(0))‖² max‖G‖ for which float64 still resolves logits once the norm has grown tenfold.
+
+G are the rows (x_i,opt − x_it) z_iᵀ.
+"""
 CLIMBS_OUTWARD = sharper("climbs-outward")
 CONSERVED, NUCLEAR = (sharper(name, when=RESOLVED) for name in ("imbalance-is-conserved", "norm-is-nuclear-norm"))
 KEPT, DIVERGES = sharper("flow-margin-is-kept", when=RESOLVED), sharper("norm-diverges", when=RESOLVED)
@@ -198,7 +201,7 @@ def _outward(constants: MarginConstants, under_test: Implementation, rng: np.ran
 
 
 def _conservation(followed: FactoredFlowRun) -> Iterator[Claim]:
-    """Claim that Δ is conserved, and that ½‖(K, Q)‖² exceeds ‖W‖_⋆ by at most ½‖Δ(0)‖_⋆."""
+    """Claim that Δ = KᵀK − QᵀQ is conserved, and that ½‖(K, Q)‖² exceeds ‖W‖_⋆ by at most ½‖Δ(0)‖_⋆."""
     points, options = followed.points, {"why": FACTORED_FLOW, "points": "recorded norm"}
     drift = 2 * followed.flow.norms * followed.solver
     apart: Any = norm(points.imbalance - points.imbalance[:1], axis=(-2, -1)).widen(drift)
@@ -224,7 +227,7 @@ def _selects(constants: MarginConstants, followed: FactoredFlowRun) -> Iterator[
 
 
 def _not_stationary(case: Case, followed: FactoredFlowRun) -> Iterator[Claim]:
-    """Claim ‖∇_Q L‖_F ≥ λ_min(Δ(0))^½ ‖∇L‖_F along the flow."""
+    """Claim ‖∇_Q L‖_F ≥ λ_min(Δ(0))^½ ‖∇L‖_F along the flow, with Δ = KᵀK − QᵀQ."""
     points, data = followed.points, followed.data
     # Bound λ_min(Δ) from below by λ_min(Δ(0)) minus the drift of Δ along the computed flow.
     drift = 2 * followed.flow.norms * followed.solver
@@ -246,7 +249,7 @@ def _not_stationary(case: Case, followed: FactoredFlowRun) -> Iterator[Claim]:
 
 
 def _nuclear(constants: MarginConstants, followed: FactoredFlowRun, under_test: Implementation) -> Iterator[Claim]:
-    """Claim the certificate at every point, the growth of σ_1 ⋯ σ_k, and how σ_{r+1} lags behind σ_1, …, σ_r."""
+    """Claim the certificate at every point, the growth of σ_1 ⋯ σ_k(K; Q), and how σ_{r+1} lags behind σ_1, …, σ_r."""
     points, problem = followed.points, constants.problem
     svm = under_test[nuclear_max_margin](followed.data.keys, problem.optimal)
     if isinstance(svm, Infeasible):

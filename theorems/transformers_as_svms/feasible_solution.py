@@ -1,6 +1,6 @@
 """Exact comparison of the solution of ATT-SVM(α) under test with feasible weights W in closed form.
 
-References: *Transformers as Support Vector Machines*, Theorem 1; derivations in :mod:`.feasibility`.
+References: *Transformers as Support Vector Machines*, Theorem 1; derivations and symbols in :mod:`.feasibility`.
 """
 
 from __future__ import annotations

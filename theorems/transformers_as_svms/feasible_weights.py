@@ -1,6 +1,6 @@
 """Weights W, rational and in closed form, that give chosen tokens margins of at least 1.
 
-References: *Transformers as Support Vector Machines*, Theorem 1; derivations in :mod:`.feasibility`.
+References: *Transformers as Support Vector Machines*, Theorem 1; derivations and symbols in :mod:`.feasibility`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reference_attention.exact import rational, rational_matrix
 from reference_attention.query_dataset import QueryDataset
 
 FIRST = 1 - 2.0**-20
-"""The share of the least eigenvalue, as computed in floats, that is tried first as a lower bound."""
+"""The share of the computed least eigenvalue (in floats) that is tried first as a lower bound."""
 
 
 def token_rows(data: QueryDataset, alpha: Int64[np.ndarray, "n"], i: int) -> fmpq_mat:

@@ -71,7 +71,7 @@ class FloorBounds:
 
     @cached_property
     def lower(self) -> dict[str, Numbers]:
-        """Logarithms of lower bounds by the name of the claim, (b, 1), or (b, n) for a claim with a bound per input."""
+        """The logarithms of lower bounds of n(L − L_⋆) by name of claim, (b, 1), or (b, n) for a bound per input."""
         problem, losses = self.at.problem, self.log_losses
         bent = losses - np.exp(losses) * of_each(problem, "steepening") / 2
         least: Any = np.min(np.where(self._others, self.margins, np.inf), axis=-1)
@@ -83,7 +83,7 @@ class FloorBounds:
 
     @cached_property
     def upper(self) -> dict[str, Numbers]:
-        """Logarithms of upper bounds by the name of the claim, (b, 1)."""
+        """The logarithms of upper bounds of n(L − L_⋆) by the name of the claim, (b, 1)."""
         problem, losses = self.at.problem, self.log_losses
         curved = of_each(problem, "log_lipschitz") - np.log(exact(2.0)) + 2 * losses
         by_token = np.where(self._others, self.log_costs - self.margins, -np.inf)

@@ -49,7 +49,7 @@ PATH_MARGIN = sharper("path-margin", when=RESOLVED)
 PATH_TURNS = stated_claim("path-turns", when=RESOLVED)
 
 SUBLEVEL = (1.05, 2.0, 30.0, 1e3)
-"""The radii ρ of the sublevel sets, in units of the larger of κ_α and R0."""
+"""The radii ρ of the sublevel sets, in units of the larger of κ_α and R0/P, for the κ_α, R0 and P of the statement."""
 POINTS = 60
 """The number of points of the cone that are checked per sublevel set."""
 PATH_RADII = (1e2, 1e4, 1e6)
@@ -98,20 +98,21 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     nuclear norm, let W_⋆ be the only solution of ATT-SVM⋆(α) and α locally optimal for W_⋆. Then W_R = argmin of L over
     cone_μ(W_⋆) ∩ {R0 ≤ ‖W‖_F, ‖W‖_⋆ ≤ R} has W_R/R → W_⋆/C_⋆.
 
-    **Effective.** The cone, good and harmful tokens, m_it, w_it and D_it are as in Lemma 7 of the first paper, for the
-    keys vec(x zᵀ). N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score gap; κ_α =
-    log(2TN c_max Γ⁺/(c_min Γ⁻)). R0/P is the least r with c_max Σ_harmful |D_it| e^{−r(m_it − w_it − 1)} ≤
+    **Effective.** The cone is that of Lemma 7 of the first paper, for the keys vec(x zᵀ). So are the score gaps D_it =
+    γ_iα − γ_it, the margins m_it of W^mm_α, and the bounds w_it of their change in the cone, per unit of ‖W‖/P. A token
+    is good if D_it > 0 and harmful otherwise. N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score
+    gap; κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)). R0/P is the least r with c_max Σ_harmful |D_it| e^{−r(m_it − w_it − 1)} ≤
     c_min Γ⁻/(2T). Every W of the cone with R0 ≤ ‖W‖ ≤ R = ρP and L(W) ≤ L(ρ W^mm_α) has
 
         m(W) = min_{i, t≠α_i} (x_iα − x_it)ᵀ W z_i ≥ ρ − κ_α    and    cos(W, W^mm_α) ≥ 1 − κ_α/ρ.
 
-    *Derivation.* Let r = ‖W‖/P and a = m(W). A support token has margin at most r, and harmful tokens have more
-    (Lemma 7), so a good token j attains a ≤ r, and a > 0. The mean value theorem gives n(L(W) − L_α) ≥ c_min Σ_good s D
-    − c_max Σ_harmful s|D|. As s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, this is at least ½c_min Γ⁻ e^{−a}/T beyond R0. At
-    ρ W^mm_α the excess n(L − L_α) is at most c_max N Γ⁺ e^{−ρ}, as all margins are at least ρ. So a ≥ ρ − κ_α. As W/a
-    is feasible and W^mm_α is the projection of 0 on the feasible set, ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is e^y
-    times that of ρ W^mm_α belongs to the sublevel set of ρ − y, so the claims use all points of the cone. For ρ >
-    max(κ_α/μ, κ_α + R0/P) the minimiser lies inside the cone, beyond R0.
+    *Derivation.* Let r = ‖W‖/P and a = m(W). Some token with a positive dual has margin at most r, and harmful tokens
+    have more (Lemma 7), so a good token j attains a ≤ r, and a > 0. The mean value theorem gives n(L(W) − L_α) ≥ c_min
+    Σ_good s D − c_max Σ_harmful s|D|. As s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, this is at least ½c_min Γ⁻ e^{−a}/T
+    beyond R0. At ρ W^mm_α the excess n(L − L_α) is at most c_max N Γ⁺ e^{−ρ}, as all margins are at least ρ. So a ≥ ρ −
+    κ_α. As W/a is feasible and W^mm_α is the projection of 0 on the feasible set, ⟨W, W^mm_α⟩ ≥ aP². A W whose excess
+    is e^y times that of ρ W^mm_α belongs to the sublevel set of ρ − y, so the claims use all points of the cone. For ρ
+    > max(κ_α/μ, κ_α + R0/P) the minimiser lies inside the cone, beyond R0.
 
     **Limit.** The path under test lies in the cone and between the two radii. Its risk is at most the risk at ρ W^mm_α
     and at the point W_o, which has the norm ρP and the offset o of the sharp form from the ray; the search starts from
@@ -172,7 +173,7 @@ def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -
 
 
 def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -> Iterator[Claim]:
-    """Yield the claims on the path under test at the given ρ."""
+    """Yield the claims on the path under test at the radii ρ = ``radii``."""
     constants = bounds.constants
     norms = radii * constants.norm
     rays = np.stack([bounds.beside(rho) for rho in radii.tolist()])

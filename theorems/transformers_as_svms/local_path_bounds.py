@@ -128,7 +128,7 @@ class LocalPathBounds:
 
     @cached_property
     def log_costs(self) -> Numbers:
-        """The logarithms of c_j = |ℓ'(γ_iα)|(γ_iα − γ_it) at the support of the duals."""
+        """The logarithms of c_j = |ℓ'(γ_iα)|(γ_iα − γ_it) at the tokens with positive duals."""
         constants = self.constants.carrying
         problem, support = constants.problem, constants.support
         chosen_scores = problem.scores[np.arange(problem.n), constants.solution.alpha]
@@ -137,14 +137,14 @@ class LocalPathBounds:
 
     @cached_property
     def weights(self) -> Numbers:
-        """The weights w_j = λ_j/Σλ at the support of the duals."""
+        """The weights w_j = λ_j/Σλ of the tokens with positive duals λ_j."""
         duals: Any = with_rounding(self.constants.solution.duals[self.constants.support])
         return duals / np.sum(duals)
 
     def least_excess(self, margin: Numbers) -> Numbers:
         """Return the lower bound D − log1p(x) − b min(x, 1) of log(n(L − L_α) + c_max H) + ⟨W, W^mm_α⟩/P².
 
-        The bound holds where m(W) ≥ ``margin``; D, x and b are as in :mod:`.local_path`, with x = (T−1)e^{−margin}.
+        The bound holds where m(W) ≥ ``margin``. The symbols are those of :mod:`.local_path`, with x = (T−1)e^{−margin}.
         """
         constants, problem = self.constants, self.constants.problem
         dual = np.sum(self.weights * (self.log_costs - np.log(self.weights)))
@@ -154,12 +154,12 @@ class LocalPathBounds:
         return dual - np.log1p(x) - bend(problem.loss, top, length) * np.minimum(x, 1.0)
 
     def with_harm(self, log_excess: Numbers, rho: Numbers) -> Numbers:
-        """Return log(n(L − L_α) + c_max H) at ‖W‖ = ρP, given log n(L − L_α)."""
+        """Return log(n(L − L_α) + c_max H) at ‖W‖ = ρP, given log n(L − L_α); see :meth:`log_harm` for H."""
         return np.logaddexp(log_excess, self._log_slopes[0] + self.log_harm(rho))
 
     @cached_property
     def offset(self) -> Float64[np.ndarray, "d"]:
-        """The offset o of the path from the ray, with g_j·o = log(c_j/w_j) − D on the support and o ⊥ W^mm_α.
+        """The offset o of the path from the ray, with g_j·o = log(c_j/w_j) − D where duals are > 0, and o ⊥ W^mm_α.
 
         The offset only defines a point to compare with: the claims hold for any offset.
         """

@@ -1,6 +1,12 @@
 """Rows, constants, risk and a lower bound of the risk by duality, for the statement on attention that mixes tokens.
 
-The module computes all of these itself from tokens and queries; from the solvers it takes only their results.
+Input i has optimal weights s⋆_it with multipliers ν_it ≥ 0. O_i are the tokens with s⋆_it > 0, all others are masked,
+and α_i is one token of O_i. E and G are the rows (x_iα − x_it) z_iᵀ of the tokens in O_i and of the masked tokens. W^mm
+solves Gen-SVM, and W_fin is the W of least norm that gives the ratios s⋆_it/s⋆_iα inside O_i. :mod:`.mixing` has the
+definitions.
+
+The module computes rows, constants and risks itself from tokens and queries; from the solvers it takes only their
+results.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -32,7 +38,10 @@ def balls(exact: Vector) -> Balls:
 
 @dataclass(frozen=True, eq=False)
 class ExcessBound:
-    """The bound log n(L(W) − L_⋆) ≥ level − slope·⟨target, W⟩ for all W in a sublevel set and a ball."""
+    """The bound log n(L(W) − L_⋆) ≥ level − slope·⟨target, W⟩ for all W in a sublevel set and a ball.
+
+    :meth:`Mixing.lower_bound` derives it for a given matrix, the target.
+    """
 
     level: arb
     slope: arb
@@ -40,11 +49,11 @@ class ExcessBound:
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
-    """Optimal attention s⋆, the sets O_i, W^mm and W_fin of a data set.
+    """Optimal attention s⋆, the sets O_i, W^mm and W_fin of a data set, with the notation of the module.
 
     Attributes:
         data: tokens and queries.
-        lam: the penalty λ.
+        lam: the penalty λ of the head h(x) = vᵀx − λ‖x‖².
         attention: the optimal attention s⋆ and its multipliers ν.
         svm: the solution W^mm of Gen-SVM.
         finite: vec(W_fin).
@@ -129,14 +138,17 @@ class Mixing:
 
     @cached_property
     def log_ceiling(self) -> arb:
-        """The logarithm of B = Σ_iτ (ν_iτ + 2λ) s⋆_iα e^{−h_iτ(W_fin)}."""
+        """The logarithm of B; the excess risk n(L − L_⋆) at W_fin + r W^mm is at most B e^{−r} (:mod:`.mixing`)."""
         at_finite = {pair: inner(balls(row), self.finite) for pair, row in self.masked_rows.items()}
         parts = [arb((self.cost(pair) + 2 * self.lam) * self.best(pair)) * (-h).exp() for pair, h in at_finite.items()]
         return sum(parts, arb(0)).log()
 
     @property
     def least_depth(self) -> arb:
-        """The depth r = log(4B/(λ s⋆_min²)) on the ray W_fin + r W^mm where ε = s⋆_min/2; bounds hold for larger r."""
+        """The least r for which the bounds hold that use the point W_fin + r W^mm of the ray: log(4B/(λ s⋆_min²)).
+
+        At this r, B e^{−r} bounds the excess risk so that attention is within ε = s⋆_min/2 of s⋆.
+        """
         return self.log_ceiling + arb(4 / (self.lam * self.least_weight**2)).log()
 
     def spread(self, excess: arb) -> arb:
@@ -148,7 +160,7 @@ class Mixing:
         return arb(8).sqrt() * epsilon / arb(self.least_weight)
 
     def lost_by_ratios(self, m: Balls, epsilon: arb) -> arb:
-        """Return the bound ‖m‖₁δ of |mᵀEW − mᵀb|, where b are the log-ratios."""
+        """Return the bound ‖m‖₁δ of |mᵀEW − mᵀb| for coefficients m of the rows E, where b are the log-ratios."""
         return sum((abs(x) for x in m), arb(0)) * self.deviation(epsilon)
 
     @cached_property

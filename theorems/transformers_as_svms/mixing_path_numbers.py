@@ -18,9 +18,9 @@ LEAST = 128.0
 MOST = 400.0
 """The largest ρ of the first point of the path; if a larger ρ is needed, the path is not computed."""
 DEEP = 40.0
-"""The least ρ·slack, where 1 + slack is the margin of a token not tight: the token's weight has the factor e^{−40}."""
+"""The least ρ·slack for tokens with margins 1 + slack > 1, so that their weight has a factor of at most e^{−40}."""
 SETTLED = 16.0
-"""The least ρ/max|⟨G_j, o₂⟩|; with a larger ratio the terms after o₂/ρ (:mod:`.mixing`) are small."""
+"""The least ρ/max|⟨G_j, o₂⟩|, with the second-order offset o₂/ρ of :mod:`.mixing`; later terms are then small."""
 STEP = 4.0
 """The ratio of the ρ of the second point to the ρ of the first point."""
 
@@ -37,7 +37,10 @@ def has_closed_form(mixing: Mixing) -> bool:
 
 
 def path_radii(mixing: Mixing) -> list[float]:
-    """Return the ρ of two points whose offset is near its limit; an empty list if this needs a ρ above :data:`MOST`."""
+    """Return the ρ of two points whose offset is near its limit; an empty list if this needs a ρ above :data:`MOST`.
+
+    The points have the norm ρ‖W^mm‖.
+    """
     if not has_closed_form(mixing):
         return []
     slacks = [float(margin.p) / float(margin.q) - 1 for margin in mixing.svm.margins.values() if margin != 1]

@@ -16,7 +16,7 @@ from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
 from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
 
 BEYOND = (0.125, 3.0, 40.0)
-"""The values that are added to the least r at which the bounds hold."""
+"""The values added to the least r, the position on the ray W_fin + r W^mm, at which the bounds hold."""
 KICKS = (0.0, 0.01, 0.3)
 """The displacements along the rows E of :mod:`.mixing`, in logits; the excess risk is quadratic in them.
 
@@ -26,7 +26,7 @@ WANDER = (0.0, 0.3, 2.0)
 
 
 def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
-    """Yield random W of small excess risk, ε = (n(L − L_⋆)/λ)^½ ≤ s⋆_min/2."""
+    """Yield random W with ε = (n(L(W) − L_⋆)/λ)^½ ≤ s⋆_min/2, where ε bounds the distance of attention from s⋆."""
     deep = max(mixing.least_depth, arb(0))
     for extra in BEYOND:
         r = (deep + extra).mid()

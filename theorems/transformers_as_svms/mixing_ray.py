@@ -73,7 +73,10 @@ def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implem
 
 
 def mass_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implementation) -> Claim:
-    """Claim Σ_τ s_τ ≤ Σ_τ s⋆_α e^{−h_τ(W_fin) − r} over the masked tokens of each input that has masked tokens."""
+    """Claim that the masked tokens τ of each input have at most the weight Σ_τ s⋆_α e^{−h_τ(W_fin) − r} at each r.
+
+    Here h_τ(W) is the margin of α against τ (:mod:`.mixing`); inputs without masked tokens are left out.
+    """
     ray = RayPoints(mixing)
     weights = _weights(name, problem, ray, under_test)
     masked = ~mixing.attention.sets

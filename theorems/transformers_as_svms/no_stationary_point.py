@@ -57,7 +57,10 @@ SUMMED_ROUNDING = tolerance(
 
 POINTS = 150
 SUMMED = 8 / 7
-"""The bound of η Σ ‖∇L‖² in units of L(W(0)) − L_⋆; it holds because η ≤ 1/L_W ≤ 1/(4L̂)."""
+"""The bound of η Σ ‖∇L‖² in units of L(W(0)) − L_⋆; it holds because η ≤ 1/L_W ≤ 1/(4L̂).
+
+L_W is the paper's smoothness constant of L, and L̂ the sharper one of Lemma 6.
+"""
 STEPS = 200
 """The number of iterations of gradient descent."""
 FEASIBLE = 5
@@ -255,7 +258,7 @@ def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -
 
 
 def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -> Iterator[Claim]:
-    """Yield the claim of the saturation bound, in logarithms, for the inputs and points at which ε_i < Δ_i s_ir."""
+    """Yield the claim of the statement's saturation bound, in logarithms, for inputs and points with ε_i < Δ_i s_ir."""
     problem, b = at.problem, len(at.token)
     ordered = np.sort(problem.scores, axis=1)
     least: Any = np.min(exact(ordered[:, 1:]) - ordered[:, :-1], axis=1)

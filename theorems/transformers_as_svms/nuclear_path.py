@@ -80,9 +80,12 @@ POINTS = 60
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 """The radii ρ = R/C_⋆ of the path."""
 RESOLVED = 40.0
-"""The least ρ·slack − log ρ and ρ·g at which the offset is compared with its limit: e^−40 is below rounding."""
+"""The least values of ρ·slack − log ρ and of ρ·g at which the offset is compared with its limit.
+
+The slack is the excess over 1 of the margins that are not tight, and g the gap 1 − σ_{r+1}(M); e^−40 is below rounding.
+"""
 NEAR = 0.1
-"""The largest first Newton step for which the offset is compared, in units of its norm or C_⋆, whichever is larger."""
+"""The largest first Newton step for which the offset is compared, in units of the larger of its norm and C_⋆."""
 
 
 @statement(
@@ -195,14 +198,14 @@ def _sublevel(
     W, R, options = K @ Q.mT, rho * bounds.most, {"points": "point of the ball"}
     margins = bounds.margins(W)
 
-    # h_it(W) ≥ ρ − κ − y.
+    # Claim h_it(W) ≥ ρ − κ − y for all margins.
     yield at_least(MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, **options)
     round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **options}
     e = R - bounds.least * (least.value - least.error)
     log_excess = log_excess_of(under_test, bounds.problem, _flat(W), FROM_DUALS)
     yield _from_duals(bounds, margins, least, log_excess)
 
-    # Σ (σ_i(K) − σ_i(Q))² ≤ 2e.
+    # Claim Σ (σ_i(K) − σ_i(Q))² ≤ 2e for the singular values of the factors.
     apart = _singular_values(K) - _singular_values(Q)
     yield at_least(BALANCE, Form.EFFECTIVE, 2 * e, (apart**2).sum(axis=1), **round_off)
     yield at_least(FACE, Form.EFFECTIVE, bounds.from_face(R, e), bounds.face_distance(W), **round_off)
@@ -336,14 +339,14 @@ def _least_margin(
 
 
 def _normaliser_loss(bounds: NuclearBounds, least: Numbers) -> Numbers:
-    """Return log1p(x) + b min(x, 1) with x = (T−1)e^{−least}, where all margins are at least ``least``."""
+    """Return log1p(x) + b min(x, 1) with x = (T−1)e^{−least} and the statement's b, if all margins are ≥ ``least``."""
     problem = bounds.problem
     x = (problem.T - 1) * np.exp(-np.maximum(least, 0.0))
     return np.log1p(x) + bend(problem.loss, problem.scores.max(axis=1), problem.gaps().max(axis=1)) * np.minimum(x, 1.0)
 
 
 def _dual_bound(bounds: NuclearBounds, least: Numbers, log_excess: Numbers) -> Numbers:
-    """Return the lower bound D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt) of ⟨M, W⟩Θ_⋆."""
+    """Return the lower bound D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt) of ⟨M, W⟩Θ_⋆ (symbols: the statement)."""
     support = bounds.duals > 0
     w = exact(bounds.duals[support])
     w = w / np.sum(w)
@@ -354,7 +357,7 @@ def _dual_bound(bounds: NuclearBounds, least: Numbers, log_excess: Numbers) -> N
 
 
 def _from_duals(bounds: NuclearBounds, margins: Numbers, least: Numbers, log_excess: Numbers) -> Claim:
-    """Claim that ⟨M, W⟩Θ_⋆ = Σ w_j h_j is at least the bound from the duals."""
+    """Claim that ⟨M, W⟩Θ_⋆ = Σ w_j h_j is at least the bound from the duals, with the statement's symbols."""
     w = exact(bounds.duals)
     along, bound = (margins @ w) / np.sum(w), _dual_bound(bounds, least, log_excess)
     return at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, points="point of the ball")

@@ -39,7 +39,7 @@ class SequenceRows:
     Attributes:
         parts: the queries, grouped by the number of tokens that they see.
         under_test: the implementation whose risk is bounded.
-        reported: the parts that the implementation under test returned.
+        reported: the same groups (parts) as the implementation under test returned them.
     """
 
     parts: tuple[SequencePart, ...]
@@ -48,7 +48,7 @@ class SequenceRows:
 
     @property
     def problems(self) -> list[Problem]:
-        """The problems of the parts."""
+        """The attention problem of each part, in which every query is an input."""
         return [part.problem for part in self.parts]
 
     @property
@@ -73,7 +73,7 @@ class SequenceRows:
 
     @cached_property
     def log_gaps(self) -> list[Numbers]:
-        """The logarithms of γ_α − γ_t of each part, (m, T' − 1)."""
+        """The logarithms of the score gaps γ_α − γ_t of each part, (m, T' − 1)."""
         gaps = [
             (exact(problem.scores.max(axis=1))[:, None] - problem.scores)[_others(problem)].reshape(problem.n, -1)
             for problem in self.problems
@@ -98,14 +98,14 @@ class SequenceRows:
 
     @cached_property
     def log_kappa(self) -> Numbers:
-        """The constant κ = log(2N c_max Γ_max / (c_min Γ_min))."""
+        """The logarithm κ = log(2N c_max Γ_max / (c_min Γ_min)), with Γ_max and Γ_min the extreme score gaps."""
         steep, flat = self.log_slope_bounds
         gaps: Any = np.concatenate([gap.ravel() for gap in self.log_gaps])
         return np.log(exact(2 * self.count)) + (steep - flat) + (np.max(gaps) - np.min(gaps))
 
     @cached_property
     def log_least_gap(self) -> Numbers:
-        """The logarithm of Γ_min."""
+        """The logarithm of the least score gap Γ_min."""
         return np.min(np.concatenate([gap.ravel() for gap in self.log_gaps]))
 
     @cached_property

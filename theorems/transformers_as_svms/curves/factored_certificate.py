@@ -1,6 +1,7 @@
 """The coefficients of −∇L as a sum of the rows G of ATT-SVM, and the growth of the singular values of (K; Q).
 
-The factor e^{−log_scale}, one per point, keeps small gradients within the range of float64.
+The rows are G_it = (x_i,opt − x_it) z_iᵀ for t ≠ opt_i, and (K; Q) is the matrix with K above Q. The factor
+e^{−log_scale}, one per point, keeps small gradients within the range of float64.
 
 Derivations: :mod:`theorems.transformers_as_svms.factored_flow`.
 """

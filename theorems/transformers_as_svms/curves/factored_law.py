@@ -33,7 +33,7 @@ SAME = 1e-9
 
 @dataclass(frozen=True)
 class Lag:
-    """The fall of log p_{r+1} − (1 + 1/r) log p_r between two points.
+    """The fall of log p_{r+1} − (1 + 1/r) log p_r between two points of the flow, with the notation of the module.
 
     Attributes:
         fallen: the observed fall.
@@ -51,7 +51,7 @@ class Lag:
 def sharpest_lag(
     points: FactoredPoints, svm: NuclearMaxMargin, certificates: Float64[np.ndarray, "r d e"]
 ) -> Lag | None:
-    """Return the lag between an earlier point and the last point, for the earlier point with the sharpest error bounds.
+    """Return the lag between an earlier point and the last one, for the earlier point that gives the sharpest bounds.
 
     Args:
         points: (K, Q) along the flow.
@@ -97,7 +97,7 @@ def sharpest_lag(
 
 @dataclass(frozen=True, eq=False)
 class Eigenvectors:
-    """Eigenvectors of S for its largest eigenvalues.
+    """Eigenvectors of S = (0, M; Mᵀ, 0) for its largest eigenvalues, with the notation of the module.
 
     Attributes:
         first: the eigenvectors (U1; V1)/√2 for the eigenvalue 1, with the singular vectors U1, V1 of M; (d + e, r).

@@ -1,4 +1,4 @@
-"""Factors (K, Q) at points of a run, with the gradient, imbalance and margins at each point and their error bounds.
+"""Factors (K, Q) at points of a run, with gradient, imbalance KᵀK − QᵀQ and margins at each point, and error bounds.
 
 The factor e^{−log_scale} of a gradient, one per point, keeps small gradients within the range of float64.
 """
@@ -77,12 +77,12 @@ class FactoredPoints:
         return theirs.widen(2 * enclosed.error) if isinstance(enclosed, Bounded) else theirs
 
     def joint(self, gradient: Numbers) -> Numbers:
-        """Return the gradients (∇L Q, ∇Lᵀ K) in (K, Q) as vectors, (b, (d + e) m), from ∇L in W, (b, d·e)."""
+        """Return the gradients (∇L Q, ∇Lᵀ K) in K and Q as vectors, (b, (d + e) m), from ∇L in W = KQᵀ, (b, d·e)."""
         G: Any = gradient.reshape(self.W.shape)
         by_k, by_q = np.einsum("bij,bjk->bik", G, self.Q), np.einsum("bij,bik->bjk", G, self.K)
         flat = (len(self.W), -1)
         return np.concatenate([by_k.reshape(flat), by_q.reshape(flat)], axis=1)
 
     def margins(self, rows: Any) -> Numbers:
-        """Compute the margins m(W) = min_j ⟨G_j, W⟩, (b,), from the rows G_j, (N, d·e)."""
+        """Compute the margins m(W) = min_j ⟨G_j, W⟩, (b,), from the rows G_j = (x_i,opt − x_it) z_iᵀ, (N, d·e)."""
         return np.min(self.W.reshape(len(self.W), -1) @ rows.T, axis=-1)

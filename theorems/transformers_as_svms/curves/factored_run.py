@@ -48,7 +48,8 @@ class FactoredRun:
         data: the data.
         under_test: the implementation under test.
         start: the factors (K, Q) at t = 0.
-        length: the length of normalized steps; 0 if the implementation under test computes safe steps.
+        length: the length of normalized steps; 0 for safe steps, whose size is proven not to raise the risk and is
+            computed by the implementation under test.
         run: the trajectory that the implementation returned.
         claim: the name of the claim that fails, or is undecided, if an iterate or its gradient is not a number.
     """
@@ -120,7 +121,7 @@ class FactoredRun:
 
     @cached_property
     def joint(self) -> Numbers:
-        """The gradient ∇L(K, Q) e^{−log_scale}, (t, k)."""
+        """The gradient ∇L(K, Q) e^{−log_scale} with respect to all k entries of K and Q, (t, k)."""
         return self.before.joint(self.gradient)
 
     @cached_property
@@ -173,7 +174,7 @@ class FactoredRun:
 
     @property
     def change(self) -> tuple[Numbers, Numbers]:
-        """The changes Δ⁺ − Δ of the imbalance in each step, and η²(∇_Kᵀ∇_K − ∇_Qᵀ∇_Q), each (t, m, m).
+        """The changes Δ⁺ − Δ of the imbalance Δ = KᵀK − QᵀQ in each step, and η²(∇_Kᵀ∇_K − ∇_Qᵀ∇_Q), each (t, m, m).
 
         The error bounds of Δ⁺ − Δ include the errors of the steps.
         """

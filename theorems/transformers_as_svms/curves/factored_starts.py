@@ -31,7 +31,7 @@ ABOVE = 2.0
 
 @runtime_checkable
 class MarginsWithKappa(Margins, Protocol):
-    """Margins, and a bound κ on the decrease of the least margin while the risk does not increase."""
+    """A problem's margins, and a bound κ on the decrease of the least margin while the risk does not increase."""
 
     @property
     def kappa(self) -> Numbers:
@@ -39,7 +39,9 @@ class MarginsWithKappa(Margins, Protocol):
 
 
 def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:
-    """Compute the margin κ + max(1, log(2(T − 1))): a run that starts with it keeps m ≥ 1 and (T − 1)e^{−m} ≤ ½.
+    """Compute the margin κ + max(1, log(2(T − 1))) that a start needs.
+
+    A run from this margin keeps its least margin m ≥ 1 and (T − 1)e^{−m} ≤ ½.
 
     Raises:
         Undecided: floats do not resolve steps at this margin; ``claim`` is the name of the undecided claim.

@@ -1,9 +1,10 @@
 """Bounds of the distance from a matrix W of large margins to the face of a dual of ATT-SVM⋆, or to the solution.
 
-Notation: the duals λ ≥ 0 are scaled so that M = Σ λ_j G_j has ‖M‖_op = 1, and C = Σ λ_j ≤ C_⋆ = ‖W_⋆‖_⋆. U1 and V1 are
-the r leading left and right singular vectors of M, the gap is g = 1 − σ_{r+1}(M), and the face is F = {U1 P V1ᵀ : P ⪰
-0}. If ‖W‖_⋆ ≤ R and all margins of W are at least a > 0, then R − ⟨M, W⟩ ≤ e for e = R − Ca. From this,
-``tsvm-nuclear-path`` derives dist_⋆(W, F) ≤ 2√(Re/g) if the r leading singular values are 1.
+Notation: the rows are G_j = (x_iα − x_it) z_iᵀ, and their duals λ ≥ 0 are scaled so that M = Σ λ_j G_j has ‖M‖_op = 1,
+and C = Σ λ_j ≤ C_⋆ = ‖W_⋆‖_⋆. U1 and V1 are the r leading left and right singular vectors of M, the gap is g = 1 −
+σ_{r+1}(M), and the face is F = {U1 P V1ᵀ : P ⪰ 0}. If ‖W‖_⋆ ≤ R and all margins of W are at least a > 0, then R − ⟨M,
+W⟩ ≤ e for e = R − Ca. From this, ``tsvm-nuclear-path`` derives dist_⋆(W, F) ≤ 2√(Re/g) if the r leading singular values
+are 1.
 
 The r leading singular values need not be 1:
 dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r leading singular values be
@@ -55,7 +56,7 @@ Matrices = Float64[np.ndarray, "m d e"]
 
 @dataclass(frozen=True, eq=False)
 class NuclearBounds:
-    """The face and gap of one solution, and the distance bounds that follow from them.
+    """The face F and gap g of one solution W_⋆, and the bounds of distances that follow from F and g (see the module).
 
     Attributes:
         problem: keys vec(x zᵀ), scores, loss.
@@ -128,7 +129,7 @@ class NuclearBounds:
         return np.asarray(np.linalg.svd(W - near, compute_uv=False).sum(axis=-1))
 
     def from_face(self, R: Any, e: Any) -> Any:
-        """Return the bound 2√(R e/g) on the distance from the face F, with e increased for the rounding of U1 and V1.
+        """Return the bound 2√(R e/g) on the distance of W from the face F, with e raised for the rounding of U1 and V1.
 
         The computed U1 and V1 are exact singular vectors of a matrix within 8 (d + e) eps of M.
         """
@@ -138,7 +139,7 @@ class NuclearBounds:
         """Bound ‖W − ρW_⋆‖_F if the solution is unique and all margins of W are at least ρ − b, where b = ``beyond``.
 
         The bound is B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √s b]/τ with B = 2√(Re/g), S the s rows with λ_j > 0, and τ the
-        injectivity of the solution: the least singular value of P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S on symmetric matrices.
+        least singular value of P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S on symmetric matrices.
         """
         tau, B = self.svm.injectivity, self.from_face(R, e)
         a, z, _ = self.certificate.floats

@@ -1,16 +1,17 @@
 """Closed form of the limit offset o of the nuclear-norm path from the ray of W_⋆: W̄(R) = ρW_⋆ + o + O(1/ρ).
 
-Here ρ = R/C_⋆, C_⋆ = ‖W_⋆‖_⋆, and S is the set of rows with λ_j > 0. In the bases [U1 U2] and [V1 V2] of the singular
-vectors of M, W_⋆ = U1 P V1ᵀ, M = diag(I, Σ), and o has the blocks o11 … o22. On the path, a matrix M(R) = M + Δ/ρ + …
-with Δ = Σ_S δ_j G_j is a subgradient of the nuclear norm at W̄(R). To first order in 1/ρ, M(R) maps the right singular
-vectors of W̄(R), V1 + V2 Y/ρ, to its left singular vectors, U1 + U2 X/ρ, both up to one rotation, so that
+Here ρ = R/C_⋆, C_⋆ = ‖W_⋆‖_⋆, S is the set of rows G_j with duals λ_j > 0, and M = Σ λ_j G_j is scaled to ‖M‖_op = 1.
+In the bases [U1 U2] and [V1 V2] of the singular vectors of M, W_⋆ = U1 P V1ᵀ, M = diag(I, Σ), and o has the blocks o11
+… o22. On the path, a matrix M(R) = M + Δ/ρ + … with Δ = Σ_S δ_j G_j is a subgradient of the nuclear norm at W̄(R). To
+first order in 1/ρ, M(R) maps the right singular vectors of W̄(R), V1 + V2 Y/ρ, to its left singular vectors, U1 + U2
+X/ρ, both up to one rotation, so that
 
     sym Δ11 = 0,   Δ21 = X − ΣY,   Δ12ᵀ = Y − ΣᵀX   with   X = o21 P⁻¹,   Y = o12ᵀ P⁻¹.
 
 The block 11 of W̄(R) is the rotation I + Δ11/ρ times a symmetric matrix: o11 − o11ᵀ = Δ11 P + P Δ11. The rank of W̄(R)
-is that of W_⋆: o22 = 0. The nuclear norm of W̄(R) is ρC_⋆: tr o11 = 0. The weights c_j e^{−h_j} are proportional to
-λ_j + δ_j/ρ: ⟨G_j, o⟩ = log(c_j/λ_j) + t on S, with one unknown t. These equations are a square linear system in o, δ
-and t.
+is that of W_⋆: o22 = 0. The nuclear norm of W̄(R) is ρC_⋆: tr o11 = 0. The weights c_j e^{−h_j} of the rows in −∇L,
+with h_j the margins of W̄(R), are proportional to λ_j + δ_j/ρ: ⟨G_j, o⟩ = log(c_j/λ_j) + t on S, with one unknown t.
+These equations are a square linear system in o, δ and t.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -45,7 +46,7 @@ class Offset:
 def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, "N"]) -> Offset:
     """Solve the linear system for the offset o; the solution of ATT-SVM⋆ must be proven unique.
 
-    ``log_costs`` are the logarithms of the c_j in the weights c_j e^{−h_j}.
+    ``log_costs`` are the logarithms of the factors c_j in the weights c_j e^{−h_j} of the module.
     """
     svm, (a, z, _) = bounds.svm, bounds.certificate.floats
     assert svm.face is not None

@@ -147,6 +147,8 @@ class NuclearLocalBounds:
     def log_excess(self, W: Float64[np.ndarray, "m d e"], claim: str) -> Numbers:
         """Return log n(L(W) − L_α), (m,), of the implementation under test, for W in the cone with ‖W‖_F ≥ R0.
 
+        L_α is the risk when every input selects α.
+
         Raises:
             NotANumber: the difference is not positive by more than its rounding error.
         """

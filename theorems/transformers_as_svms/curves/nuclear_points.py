@@ -23,7 +23,7 @@ Factors = tuple[Float64[np.ndarray, "m d k"], Float64[np.ndarray, "m e k"]]
 def nuclear_points(
     bounds: NuclearBounds, rhos: Float64[np.ndarray, "m"], kappa: float, rng: np.random.Generator
 ) -> Factors:
-    """Draw one pair of factors with min(d, e) columns for each ρ, with ½(‖K‖² + ‖Q‖²) ≤ ρC."""
+    """Draw one pair of factors with min(d, e) columns for each ρ, with ½(‖K‖² + ‖Q‖²) ≤ ρC, C being ``bounds.most``."""
     svm, m = bounds.svm, len(rhos)
     r, k, C = svm.K.shape[1], max(svm.K.shape[1], min(svm.W.shape)), bounds.most
     nonzero = np.arange(k) < r

@@ -107,7 +107,7 @@ def _still(right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
 
 @STEP.plant("factored-step-without-square", "η = 1/(2 L̂ M + c), without squaring M", DESCENT, factored_gradient_descent)
 def _longer(right: Callable[..., Run], data: QueryDataset, K: ArrayLike, Q: ArrayLike, **options: Any) -> Run:
-    """Descend with η = 1/(2 L̂ M + c), where M should be squared, unless steps are normalized."""
+    """Descend with η = 1/(2 L̂ M + c), where tsvm-factored-descent has M², unless steps are normalized."""
     if options.get("length") is None:
         size = max(np.linalg.norm(np.asarray(K), 2), np.linalg.norm(np.asarray(Q), 2))
         smooth, steep = log_curvatures(data.problem)

@@ -26,7 +26,7 @@ Path = list[MixingPoint]
     "mixing-penalty-doubled", "λ in place of 2λ: the projection of γ/λ on the simplex", EXACT, optimal_attention
 )
 def _double_penalty(right: Callable[..., OptimalAttention], scores: Any, penalty: fmpq) -> OptimalAttention:
-    """Return the projection of γ/λ, as if the derivative of λ‖s‖² were λs."""
+    """Return the projection of γ/λ on the simplex, as if the derivative of λ‖s‖² were λs."""
     return right(scores, penalty / 2)
 
 
@@ -138,7 +138,7 @@ def _stay_on_the_ray(
 
 @FAULTS.change("mixing-path-predicted", "ρ W^mm + o instead of the minimiser", MIXING, mixing_path)
 def _predict_path(path: Path, keys: Any, attention: OptimalAttention, penalty: Any, svm: GeneralSvm, *_: Any) -> Path:
-    """Return ρ W^mm + o, o being the limit of the path's offset."""
+    """Return ρ W^mm + o, with o the limit of the path's offset from the ray of W^mm."""
     offset = mixing_offset(svm, attention)
     return [
         replace(point, point=[(point.rho * arb(w) + o).mid() for w, o in zip(svm.point, offset, strict=True)])
@@ -170,7 +170,7 @@ def _double_multipliers(path: Path, *arguments: Any) -> Path:
 
 @FAULTS.change("mixing-path-leaves-radii-out", "only the point at the largest radius", MIXING, mixing_path)
 def _leave_out_radii(path: Path, *arguments: Any) -> Path:
-    """Return the path with all points except the last reported as not found."""
+    """Report all points of the path except the last as not found."""
     return [*(replace(point, reason="it was given up") for point in path[:-1]), path[-1]]
 
 

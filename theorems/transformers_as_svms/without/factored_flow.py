@@ -64,7 +64,10 @@ def _flow(case: Case, under_test: Implementation, size: float) -> tuple[Factored
 
 
 def _excess(case: Case) -> float:
-    """Return the excess at the end of a short flow minus :data:`CLEAR`; −1 if it does not select the optimal tokens."""
+    """Return the excess of :func:`excesses` at the end of a short flow, minus :data:`CLEAR`.
+
+    Return −1 if the flow does not select the optimal tokens.
+    """
     run = _flow(case, REFERENCE, SHORT)
     if run is None:
         return -1.0
