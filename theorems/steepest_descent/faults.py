@@ -40,7 +40,7 @@ def _run(change: Change, right: Callable[..., Array], *arguments: Any, **options
 def _options(
     name: str, says: str, caught_by: str, *descents: Callable[..., Array], **further: Any
 ) -> Callable[[Change], Change]:
-    """Return a decorator that plants a fault: descents run with the options that the decorated function returns."""
+    """Return a decorator that plants a fault: ``descents`` run with the options that the decorated function returns."""
     return RUN.plant(name, says, caught_by, *descents, through=_run, **further)
 
 

@@ -129,7 +129,7 @@ def margin_cases() -> SearchStrategy[Case]:
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return a strategy for cases; one in three trains W."""
+    """Return a strategy for cases; in a third of them W is trained, in the others a prompt p."""
     return st.one_of(margin_cases(), or_embedded(query_cases(), embedded_query_cases()))
 
 

@@ -40,7 +40,7 @@ from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule
 STEPS = 150
 POINTS = 40
 LONGEST = 4.0
-"""The largest step length, in units of 1/D."""
+"""The largest step length, in units of 1/D, with D the largest dual norm of a row."""
 NEEDS = {SEPARABLE_LABELS.id: "the largest margin is positive only if the classes are separable"}
 
 
@@ -143,7 +143,7 @@ def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float
     u = geometry.loss(exact(starts)) / geometry.least_weight
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     curvature = float(value_of(geometry.curvature(u)).max())
-    # If V is 0, the step may have any length.
+    # If the bound V of the curvature of Y is 0, the step may have any length.
     longest = min(2 * margin / max(curvature, 1e-300), LONGEST / reach) * (1 - 1e-6)
     shape = 1 / np.sqrt(np.arange(1.0, STEPS + 1)) if rng.random() < 0.5 else np.ones(STEPS)
     return starts, StepSchedule(longest * float(rng.choice([0.1, 0.5, 1.0])) * shape, 0.0)

@@ -56,7 +56,7 @@ def one_input_cases() -> SearchStrategy[Case]:
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return a strategy for cases; one in three trains W."""
+    """Return a strategy for cases; in a third of them W is trained, in the others a prompt p."""
     trained = or_embedded(query_cases(single=True, equal=True), embedded_query_cases(single=True, equal=True))
     return st.one_of(one_input_cases(), one_input_cases(), trained)
 

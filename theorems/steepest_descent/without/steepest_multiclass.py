@@ -40,7 +40,7 @@ def seen_twice(draw: DrawFn) -> LabelledFeatures:
 
 
 def _vanishes(momentum: float, case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Claim L ≤ π_min log 2 after two thousand steps from 0 in the spectral norm, computed in floats."""
+    """Claim L ≤ π_min log 2, π_min the least weight, after 2000 steps from 0 in the spectral norm, in floats."""
     problem = case.problem
     run = under_test[label_descent](
         problem,
