@@ -54,7 +54,7 @@ def no_moments(start: Batch) -> Moments:
 def next_moments(
     moments: Moments, log_scale: Float64[np.ndarray, "b"], gradient: Batch, betas: Betas, t: int
 ) -> Moments:
-    """Return the moments updated with the gradient e^{log_scale}·gradient of step t = 0, 1, …."""
+    """Return the moments after step t = 0, 1, …, whose gradient is e^{log_scale}·``gradient``."""
     top, decay, new = in_one_unit(moments, log_scale)
     mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
     root = np.hypot(math.sqrt(betas.second) * decay * moments.root, math.sqrt(1 - betas.second) * new * gradient)
@@ -103,9 +103,9 @@ def adam_descent(
 
     Args:
         field: points (b, d) → log scales (b,) and directions (b, d) of the gradients.
-        start: W(0), (b, d).
-        lengths: η_t, (t,).
-        betas: β1, β2, and whether there is bias correction.
+        start: the starts W(0) of b runs, (b, d).
+        lengths: the step lengths η_t, (t,).
+        betas: the decay rates β1, β2, and whether there is bias correction.
         following: the function that updates the moments.
         direction: the function that computes a step from the moments.
     """

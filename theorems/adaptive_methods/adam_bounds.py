@@ -79,7 +79,7 @@ class AdamBounds:
 
     @cached_property
     def most(self) -> Numbers:
-        """The bound c = (1 − β1)/√((1 − β2)(1 − β1²/β2)) of |M|/√V; 1 where β1 = β2."""
+        """The bound c = (1 − β1)/√((1 − β2)(1 − β1²/β2)) of |M_t|/√V_t for Adam's moments M_t, V_t; 1 where β1 = β2."""
         if self.betas.first == self.betas.second:
             return exact(1.0)
         return (1 - self.first) / np.sqrt((1 - self.second) * (1 - self.first * self.first / self.second))
@@ -171,11 +171,11 @@ class AdamRun:
         return self.lost / np.maximum(proxy.value - proxy.error, 1e-300) * (1 + 1e-9)
 
     def direction_claim(self, bounds: AdamBounds, proxy: Numbers) -> Claim:
-        """Claim ⟨∇L, A_t⟩ ≥ κ_t G (attention: κ_t Z) for each step that the bounds cover, up to rounding.
+        """Claim ⟨∇L, A_t⟩ ≥ κ_t G (attention: κ_t Z) for Adam's steps A_t that the bounds cover, up to rounding.
 
         Args:
             bounds: κ_t for the first steps or for all.
-            proxy: G or Z at the iterates, in units of the gradients, (t, b).
+            proxy: G or Z (see the module) at the iterates, in units of the gradients, (t, b).
         """
         steps = len(bounds.schedule.lengths)
         expected = (exact(bounds.schedule.lengths) * bounds.kappa)[:, None] * proxy[:steps]

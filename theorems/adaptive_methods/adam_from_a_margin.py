@@ -65,7 +65,7 @@ class WideGeometry(Geometry):
 
     @cached_property
     def diameter(self) -> Numbers:
-        """The bound 2D."""
+        """The bound 2D of D', the largest distance of two rows."""
         return 2 * self.reach
 
 
@@ -81,6 +81,9 @@ class WideGeometry(Geometry):
 )
 def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and ATT-SVM feasible; the notation is that of steepest-from-a-margin.
+
+    There Φ_c is a potential with coefficients c, χ(m) a bound that vanishes as the margin m grows, γ the largest
+    margin, and D and D' are the largest length of a row and the largest distance of two rows.
 
     In ‖·‖_∞ let m̲_0 = log c_min − Φ_c(p(0)), m̲_{t+1} = m̲_t + b_t with the b_t below, χ_{t,s} = χ(min_{t−s≤r≤t}
     m̲_r), and let A_t, a, b, c, ρ, τ, σ, κ_t be as in adam-max-margin, but with e^{Dℓ_s + χ_{t,s}} − 1 in place of
@@ -139,7 +142,7 @@ class AttentionRun:
         return self.run.step_error(self.proxy)
 
     def phi(self, points: Numbers) -> Numbers:
-        """Return Φ_c at points, (*b,)."""
+        """Return the potential Φ_c at points, (*b,)."""
         return np.logaddexp.reduce(self.log_c - points @ self.geometry.rows.T, axis=-1)
 
     def gain(self, bounds: AdamBounds, turned: Any = 0.0) -> Numbers:
@@ -152,7 +155,7 @@ class AttentionRun:
         return attention_gain(self.geometry, exact(bounds.schedule.lengths), kappa, rho)
 
     def claims(self, bounds: AdamBounds, turned: Any = 0.0) -> Iterator[Claim]:
-        """Yield the claims on the direction of every step, the fall of Φ_c, m(p) and m(p)/‖p‖_∞."""
+        """Yield the claims on the direction of every step, the fall of the potential Φ_c, m(p) and m(p)/‖p‖_∞."""
         steps = len(bounds.schedule.lengths)
         yield self.run.direction_claim(bounds, self.proxy)
         points, gain = self.run.points[: steps + 1], self.gain(bounds, turned)[:, None]

@@ -64,9 +64,10 @@ BETAS = (
 def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """In the setting of steepest-multiclass, in ‖·‖_∞ and with D = max ‖g_iv‖_1, let β1² < β2 and A_t = M_t/√V_t.
 
-    M_t = β1M_{t−1} + (1−β1)∇L(W(t)), V_t = β2V_{t−1} + (1−β2)∇L(W(t))², M_{−1} = V_{−1} = 0, W(t+1) = W(t) − η_t A_t
-    entry by entry, with A = 0 where V = 0; with bias correction A is multiplied by b_t/a_t, where a_t = 1 − β1^{t+1},
-    b_t = √(1 − β2^{t+1}). With
+    That setting also has the rows g_iv, the log-excess Y of the loss, the sum G of the rows' weights in −∇L, the
+    largest margin γ and the least weight π_min. Adam has the moments M_t = β1M_{t−1} + (1−β1)∇L(W(t)), V_t = β2V_{t−1}
+    + (1−β2)∇L(W(t))², M_{−1} = V_{−1} = 0, and the steps W(t+1) = W(t) − η_t A_t entry by entry, with A = 0 where V =
+    0; with bias correction A is multiplied by b_t/a_t, where a_t = 1 − β1^{t+1}, b_t = √(1 − β2^{t+1}). With
 
         c = (1−β1)/√((1−β2)(1−β1²/β2)),  ρ_t = c (c b_t/a_t where corrected),  ℓ_s = Σ_{t−s≤r<t} η_rρ_r,
         τ_t = (1−β1)Σ_{s≤t} β1^s (e^{Dℓ_s} − 1),  σ_t² = (1−β2)Σ_{s≤t} β2^s (e^{Dℓ_s} − 1)²,

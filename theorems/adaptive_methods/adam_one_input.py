@@ -47,12 +47,12 @@ STEPS = 100
     varies={"inputs-twice": "the derivation assumes one input"},
 )
 def adam_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let n = 1, Assumptions A, B hold, ATT-SVM be feasible; take rows, γ, D, D', Φ of steepest-one-input in ‖·‖_∞.
+    """Let n = 1, Assumptions A, B hold and ATT-SVM be feasible; rows, γ, D, D', Φ are those of steepest-one-input.
 
-    Let A_t, a, b, c, ρ, τ, σ and κ_t be as in adam-max-margin, but with e^{(D+D')ℓ_s + Λ} − 1 in place of e^{Dℓ_s} − 1
-    in the terms s ≥ 1 of τ and σ, and with 0 in the terms s = 0, where Λ is the range of log|ℓ'| between the two scores
-    (0 for the correlation loss). From any p(0) let p(t+1) = p(t) − η_t A_t. Then at every t, with b_t = η_tκ_t −
-    D'²ρ_t²η_t²/8 of either sign,
+    The norm is ‖·‖_∞. Let A_t, a, b, c, ρ, τ, σ and κ_t be as in adam-max-margin, but with e^{(D+D')ℓ_s + Λ} − 1 in
+    place of e^{Dℓ_s} − 1 in the terms s ≥ 1 of τ and σ, and with 0 in the terms s = 0, where Λ is the range of log|ℓ'|
+    between the two scores (0 for the correlation loss). From any p(0) let p(t+1) = p(t) − η_t A_t. Then at every t,
+    with b_t = η_tκ_t − D'²ρ_t²η_t²/8 of either sign,
 
         Φ(p(t+1)) ≤ Φ(p(t)) − b_t,    m(p(t)) ≥ −Φ(p(0)) + Σ_{s<t} b_s,    ‖p(t)‖_∞ ≤ ‖p(0)‖_∞ + Σηρ.
 

@@ -57,7 +57,7 @@ EUCLIDEAN = sharper("euclidean-margin-is-near")
 UNIFORM = sharper("uniform-margin-is-near", when="batches have more than one sample")
 KEEPS = sharper("proxy-keeps-the-direction")
 RADII = (2.0, 8.0, 30.0)
-"""The factors r of the points W = rw + v, see the statement, from which steps of the proxy are taken."""
+"""The factors r of the statement's points W = rw + v, from which steps of the proxy are taken."""
 Rows = Float64[np.ndarray, "n d"]
 
 
@@ -112,7 +112,7 @@ class Samples:
         return np.array([[arb(x) for x in row] for row in self.rows.tolist()], dtype=object)
 
     def margins(self, c: list[arb]) -> tuple[Any, Any, Any]:
-        """Return u = Xᵀc, (d,), P(c), (d,), and F(c), (n,), as object arrays of balls."""
+        """Return u = Xᵀc, (d,), P(c), (d,), and F(c), (n,), of the statement, as object arrays of balls."""
         X, a, weights = self.exact_balls(), arb(self.share), np.array(c, dtype=object)
         u = weights @ X
         squares = ((weights[:, None] * X) ** 2 / self.counts.astype(object)[:, None]).sum(axis=0)
@@ -120,7 +120,7 @@ class Samples:
         return u, P, (X * u / P).sum(axis=1)
 
     def exact_margins(self, c: list[fmpq]) -> list[fmpq]:
-        """Return XXᵀc over the rationals, to which F(c) is proportional if P is a multiple of the identity."""
+        """Return XXᵀc over the rationals; F(c) is proportional to this vector if P(c) is a multiple of the identity."""
         rows = [[rational(x) for x in row] for row in self.rows.tolist()]
         return products(rows, combination(rows, c, len(rows[0])))
 
@@ -325,7 +325,7 @@ def _derivative(samples: Samples, c: list[arb], support: list[int]) -> arb_mat:
 
 
 def margin_claims(samples: Samples, w: Numbers, euclidean: Numbers, uniform: Numbers) -> Iterator[Claim]:
-    """Claim the lower bounds of the margin of w in ℓ2 and, for b > 1, in ℓ∞, as shares of the largest margins."""
+    """Claim the statement's bounds on the margin of w in ℓ2 and, for batches of more than one sample, in ℓ∞."""
     n, b = samples.total, samples.batch
     apart = samples.spread * np.sqrt(exact(float(b * (n - 1))) / (n - b) if n > 1 else exact(1.0))
     share = 1 / np.linalg.norm(w)

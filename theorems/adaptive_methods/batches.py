@@ -279,7 +279,7 @@ def misplaced(
     above = np.exp(schedule.log_memory + change) @ exact(shares) / weights
     below = np.exp(schedule.log_memory - change) @ exact(shares) / weights
     low: Any = np.min(below, axis=1)
-    # A term is positive, or 0 if the sample has not been in any batch.
+    # A sample's a_i^− is positive, or 0 if the sample has not been in any batch.
     unknown = far | ~np.asarray(low > 0)
     top = np.max(above, axis=1) * np.exp(exact(0.0) + log_ratio)
     ratio: Any = np.sqrt(np.where(unknown, 1.0, low) / np.where(unknown, 1.0, top))

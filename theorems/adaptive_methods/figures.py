@@ -26,7 +26,7 @@ from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 
 ROWS = np.array([[1.0, 1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0, 1.0], [3.0, -3.0, 3.0, 3.0, 3.0]])
-"""Three samples; the entries of each have one modulus."""
+"""Three samples; all entries of a sample have the same modulus."""
 SOLUTIONS = np.array([[11.0, 5.0, -5.0, 3.0, 3.0], [7.0, 7.0, -7.0, 7.0, 7.0]]) / 21
 """The max-margin solutions of the samples in ℓ2 and in ℓ∞, scaled to margin 1."""
 LARGEST = math.sqrt(7 / 3), 3.0
@@ -93,7 +93,7 @@ def recorded(steps: int) -> Any:
 
 
 def shares_of(points: Float64[np.ndarray, "r d"]) -> list[list[float]]:
-    """Return m/‖·‖_2 and m/‖·‖_∞ of points, as shares of the largest margins."""
+    """Return the margins of points, divided by ‖·‖_2 and by ‖·‖_∞, as shares of the largest such quotients."""
     least = (points @ ROWS.T).min(axis=1)
     sizes = np.linalg.norm(points, axis=1) * LARGEST[0], np.abs(points).max(axis=1) * LARGEST[1]
     return [[float(x), float(y)] for x, y in zip(least / sizes[0], least / sizes[1], strict=True)]

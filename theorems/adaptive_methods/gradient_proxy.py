@@ -37,7 +37,7 @@ POINTS = 40
 
 
 def equal_gap_cases() -> SearchStrategy[Case]:
-    """Return a strategy for cases of one or several inputs; one in three trains W."""
+    """Return a strategy for cases with one score gap per input; in a third of them W is trained, in the others p."""
     ordinary = or_embedded(cases(assumptions=ASSUMPTIONS), embedded_cases(equal=True))
     return st.one_of(ordinary, ordinary, or_embedded(query_cases(equal=True), embedded_query_cases(equal=True)))
 

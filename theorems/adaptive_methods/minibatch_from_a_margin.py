@@ -66,7 +66,7 @@ class SparingConstants(SteepestConstants):
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Return a strategy for cases; one in three trains W."""
+    """Return a strategy for cases; in a third of them W is trained, in the others a prompt p."""
     return st.one_of(margin_cases(), margin_cases(), or_embedded(query_cases(), embedded_query_cases()))
 
 
@@ -83,9 +83,11 @@ def _cases() -> SearchStrategy[Case]:
 def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """In the setting of steepest-from-a-margin let batches have shares c_i(t) ≥ 0 of the inputs, Σ_i c_i(t) = 1.
 
-    Let L_i be the loss of input i, M_t = βM_{t−1} + (1−β)Σ_i c_i(t)∇L_i(p(t)) and p(t+1) = p(t) + η_tΔ_t with Δ_t =
-    argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1. With a_i^± = nΣ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}, ℓ_s = Σ_{t−s≤r<t} η_r, and χ = χ(m) at
-    the least margin m proven so far, at every t, with b_t of either sign,
+    That setting also has the potential Φ_c with coefficients c, the bound χ(m) that vanishes as the margin m grows, the
+    largest margin γ, and D and D', the largest length of a row and the largest distance of two rows. Let L_i be the
+    loss of input i, M_t = βM_{t−1} + (1−β)Σ_i c_i(t)∇L_i(p(t)) and p(t+1) = p(t) + η_tΔ_t with Δ_t = argmax ⟨−M_t, Δ⟩
+    over ‖Δ‖ ≤ 1. With a_i^± = nΣ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}, ℓ_s = Σ_{t−s≤r<t} η_r, and χ = χ(m) at the least margin
+    m proven so far, at every t, with b_t of either sign,
 
         b_t = η_t(γ − D' tanh((χ + log(max_i a_i^+/min_i a_i^−))/4)) − D'²η_t²/8,
         Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,    m(p(t)) ≥ m̲_t = log c_min − Φ_c(p(0)) + Σ_{s<t} b_s,    ‖p(t)‖ ≤ ‖p(0)‖ + Ση.

@@ -47,9 +47,10 @@ MOMENTA = (0.0, 0.5, 0.9, 0.97, 0.995)
 def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """In the setting of steepest-multiclass let batches have shares c_i(t) ≥ 0 of the samples, Σ_i c_i(t) = 1.
 
-    Batches may be cyclic, reshuffled, drawn with replacement or chosen in any other way. Let M_t = βM_{t−1} + (1 −
-    β)Σ_i c_i(t)∇ℓ_i(W(t)), M_{−1} = 0 and W(t+1) = W(t) + η_tΔ_t with Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1. With ℓ_s =
-    Σ_{t−s≤r<t} η_r and
+    That setting also has the rows g_iv, the log-excess Y of the loss, the largest margin γ, the largest length D of a
+    row and the weights π_i; D' is the largest distance of two rows. Batches may be cyclic, reshuffled, drawn with
+    replacement or chosen in any other way. Let M_t = βM_{t−1} + (1 − β)Σ_i c_i(t)∇ℓ_i(W(t)), M_{−1} = 0 and W(t+1) =
+    W(t) + η_tΔ_t with Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1. With ℓ_s = Σ_{t−s≤r<t} η_r and
 
         a_i^± = Σ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}/π_i,  χ_t = log(max_i a_i^+/min_i a_i^−),  κ_t = γ − D' tanh(χ_t/4)
 

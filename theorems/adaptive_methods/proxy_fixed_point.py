@@ -63,8 +63,8 @@ def proxy_direction(samples: ScaledGradient, counts: Int64[np.ndarray, "n"], bat
     """Return g/√(mean over batches of the squared gradient) at b points, g = Σ k_i∇ℓ_i the sum over the samples.
 
     Args:
-        samples: log scales (b, n) and directions (b, n, d).
-        counts: k_i.
+        samples: the gradients ∇ℓ_i of n samples at b points, as log scales (b, n) and directions (b, n, d).
+        counts: k_i, how often sample i occurs, (n,).
         batch: samples in a batch, drawn without replacement.
     """
     logs = np.asarray(samples.log_scale)

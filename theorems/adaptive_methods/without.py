@@ -112,7 +112,7 @@ def gap_between(rows: Float64[np.ndarray, "2 d"], cell: int) -> arb:
 
 STEPS = 300
 LENGTH = 0.2
-"""The length of a step, in units of γ/D²."""
+"""The length of a step, in units of γ/D², with γ the largest margin and D the largest ‖·‖_1 of a row."""
 
 
 @weaken(
