@@ -39,7 +39,7 @@ IS_A_STEP = premise("next-token-iterate-is-a-step")
 RUN_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
 STEPS = 300
 SHORTEST = 0.05
-"""The smallest random step size η, in units of 1/β."""
+"""The smallest random step size η, in units of 1/β, with β the smoothness of the loss."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class DescentRun:
 def chosen_step(step: float, limits: Limits, rng: np.random.Generator) -> float:
     """Return the step size η of the case, or a random one if it has none.
 
-    A random η is at most 1/β, or at most 1 if the loss is constant (β = 0).
+    A random η is at most 1/β, with β the smoothness of the loss, or at most 1 if the loss is constant (β = 0).
     """
     share, bound = float(np.exp(rng.uniform(np.log(SHORTEST), 0.0))), smoothness(limits.problem)
     return step or (share / bound if bound > np.finfo(np.float64).tiny else share)

@@ -192,7 +192,7 @@ def _path_off(path: SplitRun, size: float, *arguments: Any) -> SplitRun:
 
 @RUN.change("next-token-path-at-one-radius", "the same point at all radii", PATH, next_token_path)
 def _path_at_one_radius(path: SplitRun, *arguments: Any) -> SplitRun:
-    """Return the point for the least multiplier at all multipliers."""
+    """Return, for every multiplier, the point of the path for the least multiplier."""
     return replace(path, x=np.repeat(path.x[-1:], len(path.x), axis=0), y=np.repeat(path.y[-1:], len(path.y), axis=0))
 
 

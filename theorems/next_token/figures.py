@@ -41,7 +41,10 @@ def limits_of() -> Limits:
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return 1 − cos(θ_⊥, θ_mm), ‖P_Fθ − θ_⋆‖ and its first-order value at recorded steps of both rules, from θ = 0."""
+    """Return what the panels show, at recorded steps of plain and of normalized gradient descent from θ = 0.
+
+    These are 1 − cos(θ_⊥, θ_mm), ‖P_Fθ − θ_⋆‖, and a first-order value of the second number.
+    """
     limits = limits_of()
     minimum, split = limits.minimum, limits.split
     r, beta = split.dimension, smoothness(limits.problem)

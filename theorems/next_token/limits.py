@@ -119,12 +119,12 @@ class Limits:
 
     @cached_property
     def ray(self) -> Numbers:
-        """The point θ_mm in coordinates of F^⊥, (s,)."""
+        """The limit direction θ_mm in coordinates of F^⊥, (s,)."""
         return with_rounding(self.split.coordinates_of_exact(self.svm.point)[self.split.dimension :])
 
     @cached_property
     def origin(self) -> Numbers:
-        """The point θ_⋆ in coordinates of F, (r,)."""
+        """The limit θ_⋆ of P_Fθ in coordinates of F, (r,)."""
         return with_rounding(self.split.coordinates_of_exact(self.minimum.point)[: self.split.dimension])
 
     @cached_property
@@ -169,7 +169,7 @@ class Limits:
 
     @cached_property
     def inverse_curvature(self) -> Numbers:
-        """The inverse H⁻¹, (r, r)."""
+        """The inverse H⁻¹ of the Hessian H on F, (r, r)."""
         r = self.split.dimension
         with ctx.workprec(BITS):
             inverse: Any = self.minimum.at.hessian.inv() if r else arb_mat(0, 0)

@@ -59,13 +59,13 @@ class LossParts:
 
     @cached_property
     def margins(self) -> Numbers:
-        """The margins g_jv·θ_⊥; +∞ on Ŝ_j and where there is no alternative, (*b, m, K)."""
+        """The margins g_jv·θ_⊥ of alternatives off Ŝ_j, (*b, m, K); +∞ on Ŝ_j and where there is no alternative."""
         margins = np.einsum("...s,jvs->...jv", exact(self.y), self.limits.outside)
         return np.where(self.limits.others, margins, np.inf)
 
     @cached_property
     def log_outer(self) -> Numbers:
-        """The logarithms of w_jv(P_F θ); −∞ on Ŝ_j, (*b, m, K)."""
+        """The logarithms of the weights w_jv(P_F θ) of alternatives off Ŝ_j, (*b, m, K); −∞ on Ŝ_j."""
         masked = self.limits.others
         at = np.where(masked, self.shift, 0.0) + self.limits.log_outer - np.log1p(self.growth)[..., None]
         return np.where(masked, at, -np.inf)
@@ -79,7 +79,7 @@ class LossParts:
 
     @cached_property
     def log_kept(self) -> Numbers:
-        """The numbers log(1 + x_j), (*b, m)."""
+        """The numbers log(1 + x_j), with x_j the odds of an alternative off Ŝ_j, (*b, m)."""
         return np.logaddexp(0.0, self.log_lost)
 
     @cached_property
@@ -157,7 +157,7 @@ class LossParts:
 
     @cached_property
     def along(self) -> Numbers:
-        """The component ⟨θ, θ̄_mm⟩ along the ray, (*b,)."""
+        """The component ⟨θ, θ̄_mm⟩ of θ along θ̄_mm = θ_mm/‖θ_mm‖, (*b,)."""
         return np.vecdot(exact(self.y), self.limits.ray) / self.limits.ray_norm
 
 

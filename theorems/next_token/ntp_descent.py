@@ -32,7 +32,7 @@ SEPARATES = stated_claim("margins-grow")
 TURNS = stated_claim("iterate-turns-to-theta-mm")
 STAYS = sharper("iterate-stays-near-the-ray")
 RAYS = np.concatenate([[0.0], np.exp(np.linspace(-1.0, 3.0, 12))])
-"""The numbers r at which the bound of (G1) is evaluated; all bounds hold, and the smallest is claimed."""
+"""The numbers r at which the statement's bound (G1) is evaluated; all bounds hold, and the smallest is claimed."""
 
 
 @statement(
@@ -87,7 +87,7 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
 
 
 def excess_bound(run: DescentRun) -> Numbers:
-    """Return ε_k, the smallest of the bounds (G1) at the r in :data:`RAYS` and at r = log k, (k, b)."""
+    """Return ε_k, the smallest of the statement's bounds (G1) at the r in :data:`RAYS` and at r = log k, (k, b)."""
     k, limits = run.count, run.limits
     at_rays = limits.excess_on_ray(RAYS)[:, None, None] + run.start_to_ray(RAYS)[:, None] / (2 * exact(run.step) * k)
     radius = np.log(k[:, 0])

@@ -96,7 +96,7 @@ def spread(x: Numbers) -> Float64[np.ndarray, "k"]:
 
 
 def entropy_of(limits: Limits) -> Numbers:
-    """Return the entropy H = −Σπ_jΣ_v p_jv log p_jv, computed only from the counts."""
+    """Return the entropy H = −Σπ_jΣ_v p_jv log p_jv of the next tokens, computed only from their counts."""
     problem = limits.problem
     p, possible = limits.targets, problem.supports
     logs: Any = np.log(np.where(possible, p, 1.0))

@@ -121,7 +121,7 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
         return
     r = np.linspace(0.0, FARTHEST, 13)
     ray = LossParts(limits, np.zeros((len(r), x.shape[1])), r[:, None] * value_of(limits.ray))
-    # E is evaluated from exact margins on the ray; the loss is evaluated at rounded points of the ray.
+    # E(r) = L(θ_⋆ + rθ_mm) − L_⋆ is evaluated from exact margins; the loss is evaluated at rounded points of the ray.
     yield at_least(ON_RAY, Form.EFFECTIVE, limits.log_total - exact(r), np.log(limits.excess_on_ray(r)), points="r")
     yield from correlation_claims(at)
     yield from correlation_claims(ray)

@@ -103,7 +103,7 @@ def follows_claim(run: DescentRun) -> Iterator[Claim]:
     shift = np.linalg.norm(np.diff(target, axis=0), axis=-1)
     size = at.inside_norm
     t = np.minimum(limits.span * size, FAR)
-    # ((e^t − 1)/t − 1)‖u‖ = (e^t − 1 − t)/D_F.
+    # As t = D_F‖u‖, ((e^t − 1)/t − 1)‖u‖ in R equals (e^t − 1 − t)/D_F.
     bent: Any = limits.top_curvature * (np.expm1(t) - t) / limits.span
     reached = np.minimum(limits.reach * size, FAR)
     lost = np.exp(np.minimum(at.log_lost, FAR))

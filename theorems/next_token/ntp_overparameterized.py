@@ -67,7 +67,7 @@ def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Itera
 
 
 def separator_of(case: NextTokens) -> list[fmpq]:
-    """Return vec(W) for W = Yᵀ(hhᵀ)⁻¹h with y_jz = 1 on S_j and 0 off S_j; 0 if hhᵀ is singular."""
+    """Return the statement's solution of (6), vec(Yᵀ(hhᵀ)⁻¹h) with y_jz = 1 on S_j, else 0; 0 if hhᵀ is singular."""
     h = rational_matrix(case.embeddings)
     chosen = fmpq_mat([[fmpq(int(x)) for x in row] for row in case.problem.supports.tolist()])
     gram = h * h.transpose()

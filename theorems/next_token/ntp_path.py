@@ -153,7 +153,7 @@ def minimal_claim(at: LossParts) -> Claim:
 
 
 def path_claims(at: LossParts) -> Iterator[Claim]:
-    """Yield the claims (F), (M) and (C) at the points of radius B = ‖θ‖ ≥ ‖θ_⋆‖, with E = E(r) of this radius."""
+    """Yield the statement's claims (F), (M), (C) at points of radius B = ‖θ‖ ≥ ‖θ_⋆‖, with E = E(r) of this radius."""
     limits = at.limits
     square: Any = at.norm**2 - limits.origin_norm**2
     large = np.flatnonzero(value_of(square) > np.asarray(square.error))
@@ -178,7 +178,7 @@ def path_claims(at: LossParts) -> Iterator[Claim]:
 
 
 def turn_claim(name: str, at: LossParts, excess: Any) -> Iterator[Claim]:
-    """Yield the claim (C) at the points where the smallest bound of (M) is positive."""
+    """Yield the statement's claim (C) at the points where the smallest bound of (M) is positive."""
     limits, least = at.limits, least_margin_bound(at.limits, excess)
     positive = np.flatnonzero(value_of(least) > np.asarray(least.error))
     if len(positive):
@@ -187,7 +187,7 @@ def turn_claim(name: str, at: LossParts, excess: Any) -> Iterator[Claim]:
 
 
 def sublevel_claims(at: LossParts) -> Iterator[Claim]:
-    """Yield the claims (F), (M) and (C) at points, with E = L(θ) − L_⋆."""
+    """Yield the statement's claims (F), (M) and (C) at points θ, with E = L(θ) − L_⋆."""
     limits, excess = at.limits, at.excess
     if limits.split.dimension:
         yield at_least(SUBLEVEL_F, Form.EFFECTIVE, finite_bound(limits, excess), limits.span * at.inside_norm)
