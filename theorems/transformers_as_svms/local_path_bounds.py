@@ -45,7 +45,7 @@ class LocalPathBounds:
 
     @cached_property
     def _log_slopes(self) -> Numbers:
-        """The logarithms of c_max and c_min on the range of all scores."""
+        """The logarithms of c_max and c_min, the largest and the least |ℓ'| on the range of all scores."""
         problem = self.constants.problem
         slopes = np.array([bound(*problem.score_range) for bound in (problem.loss.log_bound, problem.loss.log_floor)])
         return approximate(slopes, 8 * EPS * (1 + np.abs(slopes)))
@@ -54,7 +54,7 @@ class LocalPathBounds:
     def kappa(self) -> Numbers:
         """The constant κ_α = log(2 T N c_max Γ⁺/(c_min Γ⁻)).
 
-        N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score gap.
+        N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score gap; c_max and c_min bound |ℓ'|.
         """
         constants = self.constants.carrying
         log_gaps: Any = np.log(constants.gaps[constants.good])
@@ -95,6 +95,8 @@ class LocalPathBounds:
 
     def log_excess(self, points: Numbers, claim: str) -> Numbers:
         """Return log n(L(W) − L_α) of the implementation under test, (b,), for points (b, d) of the cone beyond R0.
+
+        L_α is the risk when every input selects α.
 
         Raises:
             NotANumber: the difference is negative by more than its rounding error.

@@ -109,7 +109,7 @@ class PathPoint:
 
     @property
     def correlation(self) -> tuple[arb, arb]:
-        """The cosine between W and W^mm, and its lower bound (r − κ)‖W^mm‖/R, where ‖W_fin + r W^mm‖ = R."""
+        """The cosine between W and W^mm, and its lower bound (r − κ)‖W^mm‖/R, with the r and κ of :mod:`.mixing`."""
         mixing, square = self.mixing, arb(self.mixing.norm_squared)
         r = ((self.radius**2 - inner(mixing.finite, mixing.finite)) / square).sqrt()
         shares = {pair: arb(dual) / square for pair, dual in mixing.svm.duals.items()}

@@ -172,10 +172,10 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     test. The starts are the origin, a point near the origin, a point far from the origin, and the case's start; step
     sizes range from 1/L_W down to 0.01/L_W.
 
-    **Effective, where non-optimal scores are equal.** For every W' with all (x_i,opt − x_it)ᵀ W' z_i ≥ m > 0,
-    −⟨∇L(W), W'⟩ ≥ (m/n) Σ_i |ℓ'_i| gap_i s_i,opt (1 − s_i,opt) > 0: Lemma 4 of the first paper, whose derivation uses
-    only that p_mm/m is feasible. The inequality needs no independence, and is claimed for W^mm (descent) and for other
-    feasible W'.
+    **Effective, where non-optimal scores are equal.** For every W' with all (x_i,opt − x_it)ᵀ W' z_i ≥ m > 0, −⟨∇L(W),
+    W'⟩ ≥ (m/n) Σ_i |ℓ'_i| gap_i s_i,opt (1 − s_i,opt) > 0: Lemma 4 of the first paper, whose derivation uses only that
+    p_mm/m is feasible; gap_i is the score gap of input i. The inequality needs no independence, and is claimed for W^mm
+    (descent) and for other feasible W'.
     """
     problem, rng = case.problem, case.rng()
     yield from premises(query_claims(case, under_test))
@@ -229,7 +229,10 @@ def _diverges(case: Case, under_test: Implementation, rng: np.random.Generator) 
 
 
 def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m"]]:
-    """Return the starts (0, a point near 0, a point far from 0, and the case's start), and log(ηL_W) of each start."""
+    """Return the starts (0, a point near 0, a point far from 0, and the case's start), and log(ηL_W) of each start.
+
+    η is the step size, and L_W the paper's smoothness constant of L.
+    """
     unit = rng.normal(size=(2, case.problem.d)) / case.problem.key_scale
     starts = [np.zeros(case.problem.d), unit[0], 10 * unit[1]]
     if case.start is not None:
@@ -238,7 +241,7 @@ def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "
 
 
 def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -> tuple[Numbers, Numbers]:
-    """Return ‖∇L‖_F and its lower bound, both times n e^{−log_scale}; (b,).
+    """Return ‖∇L‖_F and its lower bound by the statement (gradient-norm), both times n e^{−log_scale}; (b,).
 
     The factor e^{−log_scale}, one per point, keeps small gradients within the range of float64.
     """

@@ -54,7 +54,7 @@ NUCLEAR_LOCAL_CLAIMS = (SVM_IS_OPTIMAL, MARGIN, FACE, SOLUTION, IN_CONE, NO_HIGH
 """The names of the claims that :func:`nuclear_local_claims` yields."""
 
 SUBLEVEL = (1.05, 2.0, 30.0, 1e3, 1e6)
-"""The radii ρ of the sublevel sets, in units of the larger of κ_α and R0."""
+"""The radii ρ of the sublevel sets, in units of the larger of κ_α and R0/‖W_⋆‖_F."""
 POINTS = 60
 """The number of points of the cone that are checked per sublevel set."""
 PATH_RADII = (1e2, 1e4, 1e6)
@@ -99,7 +99,7 @@ def _distances(
     names: tuple[str, str, str],
     form: Form,
 ) -> Iterator[Claim]:
-    """Claim that the margins of W are at least ``least``, and bounds on its distances from the face F and ρW_⋆."""
+    """Claim that the margins of W are at least ``least``, and bounds on the distances of W from the face F and ρW_⋆."""
     bounds, options = local.bounds, {"points": "point of the cone"}
     R, low = rho * bounds.most, least.value - least.error
     e = R - bounds.least * low
@@ -179,7 +179,8 @@ def least_margin(
 ) -> Numbers:
     """Return the lower bound ρ' − κ_α − y of the margins of W.
 
-    ρ' ≥ ρ is the least margin of ρW_⋆, and y ≥ 0 is the log-excess of W minus the log-excess of ρW_⋆.
+    ρ' ≥ ρ is the least margin of ρW_⋆, and y ≥ 0 is the log-excess log n(L − L_α) at W minus that at ρW_⋆. κ_α is the
+    constant ``kappa`` of ``local``.
     """
     radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * local.bounds.svm.W

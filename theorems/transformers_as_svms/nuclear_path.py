@@ -118,9 +118,9 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 
     As min{½(‖K‖² + ‖Q‖²) : KQᵀ = W} = ‖W‖_⋆, this is the path of W over ‖W‖_⋆ ≤ R (K and Q have min(d, e) columns).
 
-    **Effective.** Let ρ = RΘ_⋆, κ = log(2n(T−1) c_max Γ_max/(c_min Γ_min)) as in Theorem 1 of the first paper, and W_⋆
-    ∈ 𝒲_⋆. For ρ > κ, every W with ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has all margins h_it(W) ≥ ρ − κ: the derivation of
-    Theorem 1 uses only margins.
+    **Effective.** Let ρ = RΘ_⋆, κ = log(2n(T−1) c_max Γ_max/(c_min Γ_min)) as in Theorem 1 of the first paper (c bounds
+    |ℓ'| on the range of scores and Γ the score gaps), and W_⋆ ∈ 𝒲_⋆. For ρ > κ, every W with ‖W‖_⋆ ≤ R and L(W) ≤
+    L(ρW_⋆) has all margins h_it(W) ≥ ρ − κ: the derivation of Theorem 1 uses only margins.
 
     *The face.* Let λ ≥ 0 be dual optimal: Σλ = C_⋆ and ‖M‖_op = 1 for M = Σ λ_it (x_i,opt − x_it) z_iᵀ. Let U1 and V1
     be the r pairs of singular vectors of M of singular value 1, and g = 1 − σ_{r+1}(M). 𝒲_⋆ lies in the face
@@ -192,7 +192,7 @@ def _sublevel(
     rho = np.repeat(float(kappa.value) * np.array(SUBLEVEL_RADII), POINTS)
     K, Q = nuclear_points(bounds, rho, float(kappa.value), rng)
     least = _least_margin(bounds, K @ Q.mT, rho, kappa, under_test, MARGIN)
-    # Leave out points with y ≥ ρ − κ: the bounds do not hold for their sublevel sets.
+    # Leave out points with y ≥ ρ − κ (y: the log-excess beyond that of ρW_⋆): the bounds do not hold there.
     inside = least.value - least.error > 0
     K, Q, rho, least = K[inside], Q[inside], rho[inside], least[inside]
     W, R, options = K @ Q.mT, rho * bounds.most, {"points": "point of the ball"}
@@ -274,8 +274,9 @@ def _minimal(
     """Claim that log n(L(W) − L_opt) is at most its infimum over the ball.
 
     The infimum is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), where W' = ρW_⋆ + o with the
-    offset o that the path reports. The margins of W' are h_j = ρ + ρ(m_j − 1) + ⟨G_j, o⟩, where m_j are the margins of
-    W_⋆. The h_j are computed without the cancellation that the floats of W would cause.
+    offset o that the path reports; f, M, x and b are those of the statement. The margins of W' are h_j = ρ + ρ(m_j − 1)
+    + ⟨G_j, o⟩, where m_j are the margins of W_⋆. The h_j are computed without the cancellation that the floats of W
+    would cause.
     """
     problem, svm, (a, z, _) = bounds.problem, bounds.svm, bounds.certificate.floats
     assert svm.exact is not None
@@ -329,7 +330,7 @@ def _least_margin(
 ) -> Numbers:
     """Return the lower bound ρ' − κ − y of the margins of W.
 
-    ρ' ≥ ρ is the least margin of ρW_⋆, and y ≥ 0 is the log-excess of W minus the log-excess of ρW_⋆.
+    ρ' ≥ ρ is the least margin of ρW_⋆, and y ≥ 0 is the log-excess log n(L − L_opt) at W minus that at ρW_⋆.
     """
     radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * bounds.svm.W

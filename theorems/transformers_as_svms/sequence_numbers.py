@@ -167,7 +167,10 @@ class SequenceRows:
 
 
 def dual_value(rows: SequenceRows, svm: SequenceMaxMargin) -> Numbers:
-    """Return D = Σ w_j log(c_j/w_j), w = λ/Σλ, which is at most log Σ c_j e^{−g_j·y} for every y ⊥ W^mm (Jensen)."""
+    """Return D = Σ w_j log(c_j/w_j), with w = λ/Σλ for the duals λ and the c_j of :attr:`SequenceRows.log_costs`.
+
+    By Jensen's inequality D is at most log Σ c_j e^{−g_j·y} for every y ⊥ W^mm, where g_j are the rows.
+    """
     all_duals = np.concatenate([duals[_others(q)] for duals, q in zip(svm.duals, rows.problems, strict=True)])
     costs: Any = np.concatenate([cost.ravel() for cost in rows.log_costs])
     duals: Any = with_rounding(all_duals[all_duals > 0])

@@ -1,10 +1,11 @@
 """Law of the singular values of (K; Q): beyond the nuclear-norm solution's rank they fall behind σ_1 like ‖W‖^{−g/2}.
 
-Notation: Θ = (K; Q). M = Σ λ_j G_j is the dual matrix of ATT-SVM⋆ with ‖M‖_op = 1; r of its singular values are 1 and
-the next is 1 − g. N = C_⋆M̂ is the certificate −∇L in the unit of M. S = (0, M; Mᵀ, 0). The time τ is defined by
-4⟨N, W⟩ dτ = d‖Θ‖² and is 0 at a chosen point of the flow; E = ∫‖N − M‖_op dτ from this point on. μ_k is the sum of the
-k largest eigenvalues of S, and c_k the cosine at this point between the k leading left singular vectors of Θ and k
-orthonormal eigenvectors of S for these eigenvalues. With p_k = σ_1(Θ) ⋯ σ_k(Θ), for all τ ≥ 0
+Notation: Θ = (K; Q) is the matrix with K above Q. ATT-SVM⋆ asks for the W of least nuclear norm C_⋆ with all margins
+⟨G_j, W⟩ ≥ 1. M = Σ λ_j G_j is the dual matrix of ATT-SVM⋆ with ‖M‖_op = 1; r of its singular values are 1 and the next
+is 1 − g. N = C_⋆M̂ is the certificate −∇L in the unit of M. S = (0, M; Mᵀ, 0). The time τ is defined by 4⟨N, W⟩ dτ =
+d‖Θ‖² and is 0 at a chosen point of the flow; E = ∫‖N − M‖_op dτ from this point on. μ_k is the sum of the k largest
+eigenvalues of S, and c_k the cosine at this point between the k leading left singular vectors of Θ and k orthonormal
+eigenvectors of S for these eigenvalues. With p_k = σ_1(Θ) ⋯ σ_k(Θ), for all τ ≥ 0
 
     μ_k τ − kE/(c_k − 2kE) + log c_k ≤ log p_k − log p_k(0) ≤ μ_k τ + kE.
 
@@ -28,7 +29,7 @@ from theorems.bounded import value_of
 from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 SAME = 1e-9
-"""The distance below which eigenvalues of S count as equal, so that any of their eigenvectors may be used."""
+"""The distance below which eigenvalues of S (see the module) count as equal; any eigenvectors of them may be used."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Eigenvectors:
     following: Float64[np.ndarray, "k s"]
 
     def cosine(self, vectors: Float64[np.ndarray, "k m"], count: int) -> float:
-        """Compute the cosine c_k for k = ``count``, which is r or r + 1.
+        """Compute the cosine c_k of the module for k = ``count``, which is r or r + 1.
 
         For r + 1, the last eigenvector is the one for 1 − g that is nearest to column r of ``vectors``.
         """

@@ -68,7 +68,7 @@ class NuclearBounds:
 
     @property
     def svm(self) -> NuclearMaxMargin:
-        """The solution of ATT-SVM⋆(α)."""
+        """The solution of ATT-SVM⋆(α), the W of least nuclear norm with margins of at least 1 for the tokens α."""
         return self.certificate.svm
 
     @cached_property

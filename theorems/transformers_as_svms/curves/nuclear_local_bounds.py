@@ -1,11 +1,12 @@
 """Constants of Theorem 6 for the nuclear norm: the cone around W_⋆ of chosen tokens α, and its inner radius R0.
 
-Notation as in Lemma 7 of the first paper, with W_⋆ in the place of p_mm: rows G_j, margins m_j = ⟨G_j, W_⋆⟩, score gaps
-D_j = γ_iα − γ_it, P = ‖W_⋆‖_F, r = ‖W‖_F/P. A token is good if D_j > 0 and harmful otherwise. As α is locally optimal,
-all tight constraints belong to good tokens, so that harmful tokens have m_j > 1. In cone_μ = {cos(W, W_⋆) ≥ 1 − μ} the
-margin of W is r times a number within w_j = P‖G_j‖√(2μ) of m_j. The width is μ = ½ min_j (ε_j/(P‖G_j‖))² with
-ε_j = min(½, (m_j − 1)/2)/2 for harmful tokens and ε_j = min(¼, min_harmful (m − 1)/4) for good tokens. So good tokens
-have margins of at least ¾r, and harmful tokens j have larger margins than tight constraints k: m_j − w_j > 1 + w_k.
+Notation as in Lemma 7 of the first paper, but W_⋆, the solution of ATT-SVM⋆(α), which has least nuclear norm, is in the
+place of p_mm: rows G_j = (x_iα − x_it) z_iᵀ, margins m_j = ⟨G_j, W_⋆⟩, score gaps D_j = γ_iα − γ_it, P = ‖W_⋆‖_F, r =
+‖W‖_F/P. A token is good if D_j > 0 and harmful otherwise. As α is locally optimal, all tight constraints belong to good
+tokens, so that harmful tokens have m_j > 1. In cone_μ = {cos(W, W_⋆) ≥ 1 − μ} the margin of W is r times a number
+within w_j = P‖G_j‖√(2μ) of m_j. The width is μ = ½ min_j (ε_j/(P‖G_j‖))² with ε_j = min(½, (m_j − 1)/2)/2 for harmful
+tokens and ε_j = min(¼, min_harmful (m − 1)/4) for good tokens. So good tokens have margins of at least ¾r, and harmful
+tokens j have larger margins than tight constraints k: m_j − w_j > 1 + w_k.
 
 References: *Transformers as Support Vector Machines*, Theorem 6.
 """
@@ -111,7 +112,7 @@ class NuclearLocalBounds:
     def kappa(self) -> Numbers:
         """The constant κ_α = log(2 T N c_max Γ⁺/(c_min Γ⁻)).
 
-        N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score gap D_j.
+        N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score gap D_j; c_max and c_min bound |ℓ'|.
         """
         log_gaps: Any = np.log(self.gaps[self.good])
         count = np.log(exact(2 * self.problem.T * int(self.good.sum())))

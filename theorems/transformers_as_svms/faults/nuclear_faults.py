@@ -1,4 +1,4 @@
-"""Planted faults in the solution of ATT-SVM⋆ and in the regularization path of (K, Q)."""
+"""Planted faults in W_⋆, the solution of ATT-SVM⋆ (least nuclear norm), and in the regularization path of (K, Q)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _out_of_balance(right: NuclearMaxMargin, size: float, *arguments: Any) -> Nu
 
 @_solution("nuclear-gap-of-one", "the gap g is reported as 1", "tsvm-rank")
 def _wider_gap(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
-    """Report the gap as if all singular values of M below 1 were 0."""
+    """Report the gap 1 − σ_{r+1}(M) as if all singular values of the dual matrix M below 1 were 0."""
     return _with_proof(right, lambda proof: replace(proof, gap=arb(1)))
 
 

@@ -40,7 +40,7 @@ def _flows(data: QueryDataset, settings: Settings) -> dict[str, Float64[np.ndarr
     """Return W along the flow on W and along the flow on (K, Q)."""
     gradient, problem, (d, e) = settings.under_test[scaled_gradient], data.problem, data.shape
     by_w = gradient_flow(problem, np.zeros(d * e), norm=float(SIZES[-1]), record=SIZES, gradient=gradient)
-    # ½(‖K‖² + ‖Q‖²) is ‖W‖_⋆ up to ½‖Δ‖_⋆ = d/2.
+    # As K = I and Q = 0 at the start, ½(‖K‖² + ‖Q‖²) exceeds ‖W‖_⋆ by at most ½‖KᵀK − QᵀQ‖_⋆ = d/2.
     roots, start = np.sqrt(2 * SIZES + d), (np.eye(d), np.zeros((e, d)))
     by_factors = factored_flow(data, *start, norm=float(roots[-1]), record=roots, gradient=gradient)
     return {"W": by_w.points[1:].reshape(-1, d, e), "(K, Q)": by_factors.W[1:]}
@@ -95,7 +95,10 @@ def draw_directions(figure: Any, numbers: Numbers) -> None:
 
 
 def trial_numbers(settings: Settings) -> Numbers:
-    """Return quartiles of ‖W‖_⋆/(m(W) C_⋆) − 1 at each ‖W‖_⋆, over trials where both flows select the same tokens."""
+    """Return quartiles of ‖W‖_⋆/(m(W) C_⋆) − 1 at each ‖W‖_⋆, over trials where both flows select the same tokens.
+
+    C_⋆ is the least nuclear norm of a W with margins of at least 1.
+    """
     trials, curves = min(settings.trials, MOST_TRIALS), []
     for k in range(trials):
         data = query_trial(settings.seed, INPUTS, TOKENS, DIMENSION, k)
@@ -121,7 +124,10 @@ def trial_numbers(settings: Settings) -> Numbers:
 
 
 def _excess(data: QueryDataset, W: Float64[np.ndarray, "r d e"], alpha: Any, norm: float) -> list[float]:
-    """Return ‖W‖_⋆/(m(W) C_⋆) − 1 at each point, capped at 1000; 1000 if a margin is not positive."""
+    """Return ‖W‖_⋆/(m(W) C_⋆) − 1 at each point, capped at 1000; 1000 if a margin is not positive.
+
+    C_⋆, the argument ``norm``, is the least nuclear norm of a W with margins of at least 1.
+    """
     problem, others = data.problem, np.arange(data.X.shape[1]) != alpha[:, None]
     rows = (np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys)[others]
     least = (W.reshape(len(W), -1) @ rows.T).min(axis=1)

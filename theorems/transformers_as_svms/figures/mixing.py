@@ -1,5 +1,8 @@
 """Figure tsvm-mixing: the number of tokens that optimal attention selects, and ‖W_fin‖/‖o‖ for the path's offset o.
 
+The regularization path tends to a ray plus o. W_fin is the W of least norm that gives the selected tokens their optimal
+ratios of weights.
+
 Tokens are orthonormal and in general position, the head is vᵀx − λ‖x‖², v and queries are on the unit sphere. With
 larger d the scores are closer and more tokens are selected. Selections are decided over the rationals, and offsets
 have 70 correct digits.
