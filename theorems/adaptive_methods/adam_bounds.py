@@ -42,7 +42,7 @@ ADAM_PREMISES = (IS_ADAM, IS_SHORT)
 
 @dataclass(frozen=True, eq=False)
 class AdamBounds:
-    """The constants of the statements on Adam for step lengths η_t and decay rates β1² < β2.
+    """The constants of the statements on Adam for lengths η_t and rates β1² < β2 (symbols: :mod:`.adam_max_margin`).
 
     Attributes:
         schedule: the lengths η_t; its momentum is not used.

@@ -100,7 +100,7 @@ def label_gain(geometry: LabelGeometry, step: Numbers, kappa: Numbers, rho: Numb
 
 
 def attention_gain(geometry: RowGeometry, step: Numbers, kappa: Numbers, rho: Numbers) -> Numbers:
-    """Return b = ηκ − D'²ρ²η²/8, a lower bound of the fall of Φ_c in a step of length at most ρη."""
+    """Return b = ηκ − D'²ρ²η²/8, a lower bound of the fall of Φ_c in a step of length at most ρη (see the module)."""
     return step * kappa - second_order(geometry, step * rho)  # type: ignore[arg-type]
 
 

@@ -48,7 +48,7 @@ class ProxyFixedPoint:
 
 
 def mean_share(counts: Int64[np.ndarray, "n"], batch: int) -> float:
-    """Return a = (b − 1)/(n − 1), the weight of the squared sum in P², where n = Σ counts; 0 for n = 1."""
+    """Return a = (b − 1)/(n − 1), the weight of the squared sum in P² (see the module), n = Σ counts; 0 for n = 1."""
     total = int(counts.sum())
     return (batch - 1) / (total - 1) if total > 1 else 0.0
 

@@ -44,12 +44,12 @@ SHORTEST = 0.05
 
 @dataclass(frozen=True, eq=False)
 class DescentRun:
-    """The iterates θ_0 … θ_k of runs from several starts.
+    """The iterates θ_0 … θ_k of b runs from several starts, and the errors of their steps.
 
     Attributes:
         step: the step size η.
         at: the parts of the loss at all iterates, (k + 1, b).
-        step_error: bounds of the errors ‖ξ_s‖ of the steps, (k, b).
+        step_error: bounds of the distance of each step from an exact step, (k, b).
     """
 
     step: float
@@ -89,7 +89,10 @@ def chosen_step(step: float, limits: Limits, rng: np.random.Generator) -> float:
 def starts(
     limits: Limits, start: Float64[np.ndarray, "D"] | None, rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
-    """Return three starts: 0; the case's start or a point near 0; θ_⋆ − 3θ_mm, where margins are −3 or less."""
+    """Return three starts: 0; the case's start or a point near 0; and θ_⋆ − 3θ_mm, where margins are −3 or less.
+
+    θ_⋆ and θ_mm are the limits of :mod:`.limits`. A start θ is given by the coordinates of P_Fθ − θ_⋆ and of P_⊥θ.
+    """
     split, r = limits.split, limits.split.dimension
     size = max(float(np.linalg.norm(split.outside, axis=2).max()), float(value_of(limits.span)), 1e-300)
     first = rng.normal(size=limits.problem.dimension) / size if start is None else start

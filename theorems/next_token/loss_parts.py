@@ -26,7 +26,7 @@ SMALL = 0.02
 
 @dataclass(frozen=True, eq=False)
 class LossParts:
-    """The parts of the loss and of its gradient at several points.
+    """The parts of the loss and of its gradient at several points θ, with the notation of the module.
 
     Attributes:
         limits: the limits Ŝ, θ_mm, θ_⋆ and F of training.

@@ -30,7 +30,7 @@ FOLLOWS = sharper(
     "part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0, training rules out some alternative, and u is small"
 )
 FAR = 30.0
-"""The largest D_F‖u‖ for the second claim; beyond it the claim's bound exceeds e^30 times the bounded number."""
+"""The largest D_F‖u‖ for the statement's second inequality; beyond it the bound is e^30 times the bounded number."""
 
 
 @statement(

@@ -21,7 +21,7 @@ def turn(s: Any) -> Numbers:
 
 
 def finite_bound(limits: Limits, excess: Any) -> Numbers:
-    """Return the right-hand side of (F): D_F‖P_F θ − θ_⋆‖ ≤ τ(E D_F²/λ_H), (*b,)."""
+    """Return the right-hand side of (F) in `ntp-path`, D_F‖P_F θ − θ_⋆‖ ≤ τ(E D_F²/λ_H), (*b,)."""
     return turn(excess * (limits.span**2 / limits.curvature))
 
 
@@ -33,7 +33,7 @@ def shift_bound(limits: Limits, excess: Any) -> Numbers:
 
 
 def margin_bound(limits: Limits, excess: Any) -> Numbers:
-    """Return the right-hand side of (M), (*b, m, K); −∞ on Ŝ_j.
+    """Return the right-hand side of (M) in `ntp-path`, (*b, m, K); −∞ on Ŝ_j.
 
     (M) is g_jv·θ_⊥ ≥ log w⋆_jv − (D_c/D_F)τ − log(e^{E/π_j} − 1).
     """
@@ -43,7 +43,7 @@ def margin_bound(limits: Limits, excess: Any) -> Numbers:
 
 
 def least_margin_bound(limits: Limits, excess: Any) -> Numbers:
-    """Return the smallest of the bounds (M) over the alternatives off Ŝ, (*b,)."""
+    """Return the smallest of the bounds (M) in `ntp-path` over the alternatives off Ŝ, (*b,)."""
     bound = np.where(limits.others, margin_bound(limits, excess), np.inf)
     return np.min(bound, axis=(-2, -1))
 

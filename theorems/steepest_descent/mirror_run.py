@@ -52,7 +52,7 @@ MIRROR_CLAIMS = (CLIMBS, NORM_GROWS, TURNS, CLOSE)
 
 @dataclass(frozen=True, eq=False)
 class MirrorRun:
-    """A run of mirror descent, its gradients and its errors.
+    """A run of mirror descent, its gradients and its errors, with the notation of the module.
 
     Attributes:
         geometry: rows and γ in ‖·‖_q.

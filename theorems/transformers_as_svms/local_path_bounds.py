@@ -33,7 +33,7 @@ Points = Float64[np.ndarray, "m d"]
 
 @dataclass(frozen=True, eq=False)
 class LocalPathBounds:
-    """The constants κ_α and R0 and the other quantities of the claims, with lengths in units of P = ‖W^mm_α‖.
+    """The constants κ_α, R0 and others of the claims, in units of P = ‖W^mm_α‖ (symbols: :mod:`.local_path`).
 
     Attributes:
         constants: the constants of Lemma 7, on the keys vec(x zᵀ).

@@ -102,7 +102,7 @@ class Mixing:
         return self.attention.weights[pair[0]][int(self.svm.alpha[pair[0]])]
 
     def cost(self, pair: Pair) -> fmpq:
-        """Return the multiplier ν_iτ of the pair (i, τ)."""
+        """Return the multiplier ν_iτ of the optimal weights s⋆_i for the masked token τ, by the pair (i, τ)."""
         return self.attention.multipliers[pair[0]][pair[1]]
 
     def log_ratio(self, pair: Pair) -> arb:

@@ -98,7 +98,7 @@ class SequenceRows:
 
     @cached_property
     def log_kappa(self) -> Numbers:
-        """The logarithm κ = log(2N c_max Γ_max / (c_min Γ_min)), with Γ_max and Γ_min the extreme score gaps."""
+        """The logarithm κ = log(2N c_max Γ_max / (c_min Γ_min)), Γ being score gaps and c bounds of |ℓ'|."""
         steep, flat = self.log_slope_bounds
         gaps: Any = np.concatenate([gap.ravel() for gap in self.log_gaps])
         return np.log(exact(2 * self.count)) + (steep - flat) + (np.max(gaps) - np.min(gaps))

@@ -35,7 +35,7 @@ class MarginsWithKappa(Margins, Protocol):
 
     @property
     def kappa(self) -> Numbers:
-        """The constant κ of Theorem 1 of the first paper."""
+        """The constant κ of Theorem 1 of the first paper, the most by which the least margin decreases."""
 
 
 def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:

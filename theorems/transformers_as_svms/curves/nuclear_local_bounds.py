@@ -36,7 +36,7 @@ from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
 
 @dataclass(frozen=True, eq=False)
 class NuclearLocalBounds:
-    """The cone, the constant κ_α and the radius R0 of one solution that is proven to be unique.
+    """The cone, the constant κ_α and the radius R0 of one solution that is proven to be unique (symbols: the module).
 
     Attributes:
         bounds: the solution with its face, gap and rows.
