@@ -1,7 +1,7 @@
-"""Two figures of margins: Adam on single samples, full batches and with ε; Adam and normalised descent on attention.
+"""Two figures of margins: Adam on single samples, on all samples, and with ε > 0; Adam and another rule on attention.
 
-Each run is a path in the plane with axes m/‖·‖_2 and m/‖·‖_∞, the margins in ℓ2 and ℓ∞, divided by their largest
-values.
+The other rule is normalised descent. Each run is a path in the plane with axes m/‖·‖_2 and m/‖·‖_∞, the margins in ℓ2
+and ℓ∞, divided by their largest values.
 
 Source: derived here; :mod:`theorems.adaptive_methods`.
 """

@@ -135,7 +135,7 @@ def turning_claims(
     moved: Any = points[1:] - points[:-1]
     margins = points[:-1] @ geometry.rows.T
     spread = np.sum(weights * margins, axis=-1) / np.sum(weights, axis=-1) - np.min(margins, axis=-1)
-    # r = γ‖W‖, where γ = 1/‖w‖ is replaced by its lower bound.
+    # The statement's r is γ‖W‖, where γ = 1/‖w‖ is replaced by its lower bound.
     factor = 1 + spread / (geometry.margin * lengths[:-1])
     risen = lengths[1:] - lengths[:-1] - np.vecdot(moved, moved) / (2 * lengths[:-1])
     lost = step_error * (1 + value_of(factor)) * (1 + 1e-9)

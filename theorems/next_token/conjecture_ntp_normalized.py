@@ -36,7 +36,7 @@ NEAR = 2.0
 PAST = 20.0
 """The length ηk of a run, in units of ‖θ_mm‖ + ‖θ_⊥(0)‖, after which θ_⊥ moves by only about ‖θ_mm‖/k per step."""
 WINDOW = 1000
-"""The number of final steps over which effective steps are averaged; even, because the cycle has two steps."""
+"""The number of final steps over which η/‖∇L‖ is averaged; even, because the cycle has two steps."""
 LENGTH = 0.1
 """The step length η in units of 1/D_F, with D_F the largest distance of two vectors a_jv of one extended support.
 

@@ -78,7 +78,7 @@ def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     normalized, steps = bool(rng.random() < 0.5), affordable_steps(problem)
     log_step = first_length(geometry, starts, float(rng.choice(SHARES)), steps)
     run = yield from follow_mirrored(geometry, under_test, starts, steps, log_step, normalized)
-    # The factor w of the gradient, in the gradient's units; the mean over inputs has a single term.
+    # The statement's factor w of the gradient, in the gradient's unit; for n = 1 the mean over inputs has one term.
     others, at = np.asarray(np.arange(problem.T) != problem.optimal[:, None]), run.at
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     slopes: Any = at.log_slopes

@@ -35,9 +35,9 @@ def tsvm_frobenius_path(case: Case, under_test: Implementation) -> Iterator[Clai
     W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has W̄(R)/R → W^mm/‖W^mm‖_F.
 
     **Exact.** With p = vec(W) and keys k_it = vec(x_it z_iᵀ), x_itᵀ W z_i = k_it·p and ‖W‖_F = ‖p‖. So L, the ball and
-    ATT-SVM are the ones of Theorem 1 of the first paper, and all its claims are checked: the effective form over a
-    sublevel set with ρ = R/‖W^mm‖_F and κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)) (c bounds |ℓ'| on the range of
-    scores, Γ the score gaps), the limit, and the offset from the ray.
+    ATT-SVM are the ones of Theorem 1 of the first paper, and all its claims are checked: the bounds over a sublevel set
+    with ρ = R/‖W^mm‖_F and κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)) (c bounds |ℓ'| on the range of scores, Γ the
+    score gaps), the limit, and the offset from the ray.
     """
     yield from premises(query_claims(case, under_test))
     yield from theorem_1.conclusion(case, under_test)

@@ -115,10 +115,10 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     > max(κ_α/μ, κ_α + R0/P) the minimiser lies inside the cone, beyond R0.
 
     **Limit.** The path under test lies in the cone and between the two radii. Its risk is at most the risk at ρ W^mm_α
-    and at the point W_o, which has the norm ρP and the offset o of the sharp form from the ray; the search starts from
-    both. No claim needs or says that the path is the minimum. So the path has the bounds above (path-margin). With
-    w = λ/Σλ, c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P,
-    H = Σ_harmful |D| e^{−r(m−w)}, and the b of :func:`theorems.rounding.approximations.bend`, it also has (path-turns)
+    and at the point W_o, which has the norm ρP and the limit offset o from the ray; the search starts from both. No
+    claim needs or says that the path is the minimum. So the path has the bounds above (path-margin). With w = λ/Σλ, c_j
+    = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P, H = Σ_harmful |D| e^{−r(m−w)}, and the
+    b of :func:`theorems.rounding.approximations.bend`, it also has (path-turns)
 
         1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r.
 

@@ -188,7 +188,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 def _sublevel(
     bounds: NuclearBounds, kappa: Numbers, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Yield the effective claims at factors (K, Q) near the factors of ρW_⋆."""
+    """Yield the claims of the statement's part "Effective" at factors (K, Q) near the factors of ρW_⋆."""
     rho = np.repeat(float(kappa.value) * np.array(SUBLEVEL_RADII), POINTS)
     K, Q = nuclear_points(bounds, rho, float(kappa.value), rng)
     least = _least_margin(bounds, K @ Q.mT, rho, kappa, under_test, MARGIN)

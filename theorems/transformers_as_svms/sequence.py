@@ -61,7 +61,7 @@ SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
 RAY = (1.0, 4.0, 20.0, 100.0, 1e3, 1e5)
 """The values of ρ at which the leading term of the risk at ρ W^mm is checked."""
 HUNT_BUDGET = 60_000
-"""The approximate largest number of floats in one batch of points of the search."""
+"""The approximate largest number of floats in one batch of points of the search by :func:`sublevel_points`."""
 
 
 @statement(

@@ -110,7 +110,7 @@ class SequenceRows:
 
     @cached_property
     def bent(self) -> Numbers:
-        """The largest b of :func:`bend` over the parts: 0 for convex losses."""
+        """The largest b of :func:`bend` over the parts, for losses that are not convex; 0 for convex losses."""
         loss = self.problems[0].loss
         tops = np.concatenate([problem.scores.max(axis=1) for problem in self.problems])
         lengths = np.concatenate([problem.gaps().max(axis=1) for problem in self.problems])

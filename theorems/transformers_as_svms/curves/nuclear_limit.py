@@ -93,7 +93,7 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
 
 
 def corrections(offsets: NuclearOffsets, rho: float) -> tuple[float, float]:
-    """Return the lengths of the first two Newton steps from the limit offset at radius ρ; ∞ if a step fails."""
+    """Return the lengths of two Newton steps from the limit offset to the path at radius ρ; ∞ if a step fails."""
     x = newton(offsets, offsets.start, 0.0)
     if x is None:
         return np.inf, np.inf

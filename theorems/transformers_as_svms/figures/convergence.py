@@ -34,9 +34,10 @@ SAID = {"elsewhere": "not there", "local": "LMM, not global", "global": r"global
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return for each d the share of each kind of limit, and the median cosines of W with two W^mm.
+    """Return, for each d, how many trials end where, and the median cosines of W with two W^mm.
 
-    One W^mm is for the tokens that the run selects, the other for the optimal tokens.
+    Trials converge to W^mm of the optimal tokens, to W^mm of other locally optimal tokens, or to neither. One of the
+    two W^mm is for the tokens that the run selects, the other for the optimal tokens.
     """
     trials = min(settings.trials, MOST_TRIALS)
     return {
@@ -91,7 +92,7 @@ def _dimension(d: int, trials: int, settings: Settings) -> Numbers:
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw stacked bars of the kinds of limits, and the two median cosines."""
+    """Draw stacked bars of the shares of trials by where they end, and the two median cosines."""
     bars, lines = figure.subplots(1, 2)
     places = np.arange(len(numbers["dimensions"]))
     below = np.zeros(len(places))
