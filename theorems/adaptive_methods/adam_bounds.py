@@ -167,7 +167,7 @@ class AdamRun:
     bounds: AdamBounds
 
     def step_error(self, proxy: Numbers) -> Float64[np.ndarray, "t b"]:
-        """Return bounds of how much less a potential falls because steps are inexact: ``lost`` over G or Z, (t, b)."""
+        """Return bounds of how much less a potential falls because steps are inexact: ``lost``/``proxy``, (t, b)."""
         return self.lost / np.maximum(proxy.value - proxy.error, 1e-300) * (1 + 1e-9)
 
     def direction_claim(self, bounds: AdamBounds, proxy: Numbers) -> Claim:

@@ -113,7 +113,7 @@ class LossParts:
 
     @cached_property
     def gradient_inside(self) -> Numbers:
-        """The gradient in F, P_F∇L(θ) = Σ_j π_j Σ_v (s_jv − q⋆_jv) f_jv, (*b, r)."""
+        """The gradient in F, P_F∇L(θ) = Σ_j π_j Σ_v (s_jv − q⋆_jv) f_jv, with s_jv the softmax at θ, (*b, r)."""
         inner, grown = self.limits.inner, self.growth[..., None]
         log_inside, sets = self.log_kept[..., None], self.limits.split.sets
         raised = np.expm1(np.where(sets, self.shift, 0.0))
@@ -122,7 +122,7 @@ class LossParts:
 
     @cached_property
     def gradient_outside(self) -> Numbers:
-        """The gradient in F^⊥, P_⊥∇L(θ) = −Σ_j π_j Σ_{v∉Ŝ_j} s_jv g_jv, (*b, s)."""
+        """The gradient in F^⊥, P_⊥∇L(θ) = −Σ_j π_j Σ_{v∉Ŝ_j} s_jv g_jv, with s_jv the softmax at θ, (*b, s)."""
         return -np.einsum("...jv,jvs->...s", self.limits.weights[:, None] * self.away, self.limits.outside)
 
     @cached_property

@@ -46,9 +46,10 @@ FIRST_STEP_CLAIMS = (IS_ASKED_FOR, IS_A_FIRST_STEP, SEPARATES)
 STATED = (CLIMBS_ALONG, NORM_DIVERGES, FLOW_TURNS)
 """The claims of ``descent-from-a-margin`` that Theorem 3 states."""
 LONGER = 1 + 1e-6
-"""The factor by which R exceeds the explicit radius, so that W(1) has the required margin despite rounding errors.
+"""The factor by which R exceeds the statement's radius, so that W(1) has the required margin despite rounding errors.
 
-Any larger R suffices as well."""
+Any larger R suffices as well.
+"""
 
 
 def _is_separated(case: Case) -> bool:

@@ -1,4 +1,4 @@
-"""Attention that mixes tokens: W grows along the Gen-SVM direction, and W_fin gives the ratios of weights inside O_i.
+"""Attention that mixes tokens: W grows along the solution of Gen-SVM; a bounded part W_fin sets the ratios of weights.
 
 References: *Transformers as Support Vector Machines*, Section 6: W_fin, (Gen-SVM), W(k) ≈ W_fin + ‖W(k)‖ W̄^mm.
 """

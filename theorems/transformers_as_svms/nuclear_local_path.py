@@ -1,4 +1,4 @@
-"""Theorem 6 for the nuclear norm: claims for choices α for which W_⋆ is proven to be the only solution of ATT-SVM⋆.
+"""Theorem 6 for the nuclear norm, for choices α whose solution W_⋆ of least nuclear norm is proven to be unique.
 
 References: *Transformers as Support Vector Machines*, Theorem 6.
 """

@@ -271,7 +271,7 @@ def _minimal(
     least: Numbers,
     rho: Float64[np.ndarray, "r"],
 ) -> Claim:
-    """Claim that log n(L(W) − L_opt) is at most its infimum over the ball.
+    """Claim that each W of the path minimises the risk: log n(L(W) − L_opt) is at most its infimum over the ball.
 
     The infimum is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), where W' = ρW_⋆ + o with the
     offset o that the path reports; f, M, x and b are those of the statement. The margins of W' are h_j = ρ + ρ(m_j − 1)

@@ -136,7 +136,7 @@ def _excess(data: QueryDataset, W: Float64[np.ndarray, "r d e"], alpha: Any, nor
 
 
 def draw_trials(figure: Any, numbers: Numbers) -> None:
-    """Draw both medians with their quartiles on logarithmic axes."""
+    """Draw the medians of both flows, with quartiles, on logarithmic axes."""
     axes = figure.subplots()
     for name, color in WAYS.items():
         if numbers["quartiles"][name] is not None:

@@ -67,7 +67,7 @@ def _on_a_threshold(draw: DrawFn) -> Case:
     cases=_on_a_threshold,
 )
 def free_token(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a token of weight s cost nothing to first order: it costs λs², not νs, so that half the margin suffices."""
+    """Let a token of weight s cost nothing to first order: its cost is λs², not νs; half the margin suffices."""
     data, sets = case.queried, selected_sets(case)
     assert data is not None
     if (sets.sum(axis=1) > 1).any() or data.problem.d > 2 or sets.shape[1] != 2:
