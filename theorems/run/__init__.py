@@ -1,1 +1,1 @@
-"""Runs of statements on many cases: units of work, processes, results, progress, tables."""
+"""Runs of statements on many cases: units of work (a statement and its cases), processes, results, progress, tables."""

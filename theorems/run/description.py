@@ -1,4 +1,4 @@
-"""Description of a run before it begins, as plain data, so that it can be read without loading untrusted code."""
+"""Description of a run before the run begins; it is plain data, which can be read without loading untrusted code."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from theorems.run.registry.suite import tolerances_of
 
 @dataclass(frozen=True)
 class Heading:
-    """Heading of a statement: its fields that are not functions.
+    """Heading of a statement: the fields of a statement that are not functions.
 
     Attributes:
         id, title, source, assumptions, kernel, file, survives: as in :class:`theorems.core.statement.Statement`.
-        own_assumptions: titles of the assumptions that are not the suite's, by id.
-        tolerances: the tolerances that its file declares; only for a statement in a file.
-        about: a noun for the kind of its cases.
-        lost: the reason why its file could not be read, if reading it ended the process; else empty.
+        own_assumptions: titles, by id, of the assumptions that the statement's own file or package defines.
+        tolerances: the tolerances that the user's file declares, by key; empty for a statement that is not in a file.
+        about: the noun for the cases on which the statement is checked, such as "attention calls".
+        lost: how reading the statement's file ended the reading process; empty if the file was read.
     """
 
     id: str
@@ -63,14 +63,14 @@ def lost_heading(id: str, why: str) -> Heading:
 
 @dataclass(frozen=True)
 class Description:
-    """Description of a run.
+    """Description of a run: what is checked, and on which implementation and data.
 
     Attributes:
         statements: the headings of the requested statements, in the order of the request.
         implementation: the name of the implementation under test.
-        kernel: the attention kernel under test; None for the reference.
+        kernel: the description of the attention kernel under test; None for the reference.
         examples: the number of generated cases per statement; None if data are checked instead.
-        findings: whether each assumption holds on the data; empty without data.
+        findings: the findings whether each assumption holds on the data; empty without data.
     """
 
     statements: tuple[Heading, ...] = ()

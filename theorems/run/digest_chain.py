@@ -1,7 +1,8 @@
-"""Chain of digests through the lines of a file: a line begins with a digest of its content and of the digest before.
+"""Chain of digests through the lines of a file.
 
-The digest reveals a line that was changed, moved, repeated or taken from another file. This detects damage, not
-malice: whoever may write the file can compute the digests, too. Only the standard library is imported.
+Each line begins with a digest of its own content and of the previous line's digest. A wrong digest reveals that a line
+was changed, moved, repeated or taken from another file. The chain detects damage, not malice: whoever may write the
+file can compute the digests, too. This module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import re
 from typing import Any
 
 BEGIN = ""
-"""The digest that stands for a line before the first line."""
+"""Digest used for the first line, which has no line before it."""
 _LINE = re.compile(rb'\{"digest": "([0-9a-f]{32})", (.*)\}', re.DOTALL)
 
 
 def seal(content: str, before: str) -> tuple[str, str]:
-    """Return the line for ``content``, without an end of line, and the digest with which the line begins.
+    """Return the line for ``content``, without an end of line, and the digest with which this line begins.
 
     Args:
-        content: a JSON object that is not empty.
+        content: the text of a JSON object that is not empty.
         before: the digest of the line before; :data:`BEGIN` for the first line, or for a line outside any chain.
     """
     digest = _digest(content[1:-1].encode(), before)
@@ -28,15 +29,15 @@ def seal(content: str, before: str) -> tuple[str, str]:
 
 
 def is_whole(line: bytes) -> bool:
-    """Return whether a line has a digest (right or wrong) and a complete JSON object, so that it was not cut off."""
+    """Return whether a line was not cut off: it has a digest (right or wrong) and a complete JSON object."""
     return _LINE.fullmatch(line) is not None and _object(line) is not None
 
 
 def unseal(line: bytes, before: str) -> tuple[dict[str, Any], str] | None:
-    """Return the content of a line and its digest; None if the digest does not fit the line and ``before``.
+    """Return the content of a line and the line's digest; None if the digest does not fit the content and ``before``.
 
     Args:
-        line: the line, without its end.
+        line: the line, without its end-of-line character.
         before: the digest of the line before, as in :func:`seal`.
     """
     match = _LINE.fullmatch(line)

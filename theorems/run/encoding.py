@@ -1,4 +1,4 @@
-"""Conversion of results to JSON and back: numbers are exact, nothing is pickled."""
+"""Conversion of results to JSON and back: numbers keep their exact values, and nothing is pickled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _holds_numbers(kind: Any) -> bool:
 
 
 def _number(value: Any, kind: Any) -> Any:
-    """Read a value of a union type with float: a number, None or another member; in JSON inf and NaN are strings."""
+    """Read, from JSON, a value whose type is float or a union with float; inf and NaN are strings in JSON."""
     others = [member for member in get_args(kind) if member not in (int, float, type(None))]
     if isinstance(value, str) and value in NOT_FINITE:
         return NOT_FINITE[value]
@@ -51,9 +51,9 @@ _CONVERTER.register_structure_hook_func(_holds_numbers, _number)
 
 
 def _omit_defaults(kind: type, *names: str) -> None:
-    """Omit fields of a class from its JSON while they have their defaults, so that older journals stay readable."""
+    """Omit fields of a class from JSON while they have their defaults, so that older journals stay readable."""
     rules = {name: override(omit_if_default=True) for name in names}
-    # The type comment is needed because mypy takes the rules for other keywords of make_dict_unstructure_fn.
+    # The comment "type: ignore" is needed because mypy takes the rules for other keywords of make_dict_unstructure_fn.
     _CONVERTER.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, _CONVERTER, **rules))  # type: ignore[arg-type]
 
 
@@ -67,19 +67,19 @@ def encode(result: Any) -> Any:
 
 
 def plain(result: Any) -> Any:
-    """Convert a dataclass to plain JSON values: Python's own numbers; inf and NaN as strings."""
+    """Convert a dataclass to plain JSON values: NumPy's numbers become Python's, inf and NaN become strings."""
     return json.loads(to_json(encode(result)))
 
 
 def decode(stored: Any, kind: Any) -> Any:
-    """Return the value of type ``kind`` that was stored as JSON.
+    """Return the value of type ``kind`` that the JSON values ``stored`` describe.
 
     Raises:
-        ValueError: the JSON is not a value of that type.
+        ValueError: ``stored`` does not describe a value of this type.
     """
     try:
         structured = _CONVERTER.structure(stored, kind)
-        # The converter accepts numbers as text and missing fields; compare, so that neither passes.
+        # The converter accepts numbers written as text, and missing fields; the comparison refuses both.
         if plain(structured) == stored:
             return structured
     except Exception:
@@ -88,7 +88,7 @@ def decode(stored: Any, kind: Any) -> Any:
 
 
 def decode_result(unit: Any, stored: Any) -> Any:
-    """Return the result of a unit from its JSON.
+    """Return the result of a unit of work from its JSON values.
 
     Raises:
         ValueError: the JSON is not a result, is the result of another unit, or has numbers that contradict each other.
@@ -97,10 +97,10 @@ def decode_result(unit: Any, stored: Any) -> Any:
 
 
 def decode_so_far(unit: Any, stored: Any) -> Any:
-    """Return the finished work of a unit, its ``so_far``, from its JSON.
+    """Return the result of a unit's finished steps, its ``so_far``, from the JSON values.
 
     Raises:
-        ValueError: as :func:`decode_result`.
+        ValueError: the JSON is not such a result, is of another unit, or has numbers that contradict each other.
     """
     return _fitting(unit, decode(stored, get_type_hints(type(unit))["so_far"]))
 
@@ -113,10 +113,10 @@ def _fitting(unit: Any, decoded: Any) -> Any:
 
 
 def decoding(unit: Callable[[int], Any], on_message: MessageHandler) -> MessageHandler:
-    """Wrap a handler of a pool's messages so that it receives results in place of their JSON.
+    """Wrap a handler of a pool's messages so that it receives results instead of their JSON values.
 
     Args:
-        unit: a function that returns the unit with a given number.
+        unit: a function that returns the unit of work with a given number.
         on_message: the handler that receives results.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Events of a run, as values. Output, files and the exit code are computed by handlers of these events."""
+"""Events of a run, as values; handlers of these events compute the output, the files and the exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from theorems.run.result import Result
 
 @dataclass(frozen=True)
 class Started:
-    """Start of a run: everything that it needs is loaded, and no case has been checked.
+    """Start of a run: everything that the run needs is loaded, and no case has been checked.
 
     Attributes:
         about: the description of the run: statements, kernel, which assumptions hold on the data.
@@ -23,11 +23,11 @@ class Started:
 
 @dataclass(frozen=True)
 class CaseDone:
-    """Completion of one more step of a unit of work; the steps of a statement are its cases.
+    """Completion of one more step of a unit of work; in a session a unit is a statement, and its steps are its cases.
 
     Attributes:
         id: the id of the unit.
-        done: the number of steps done; zero once all that the unit needs is loaded.
+        done: the number of finished steps; zero when everything that the unit needs has been loaded.
     """
 
     id: str
@@ -36,10 +36,10 @@ class CaseDone:
 
 @dataclass(frozen=True)
 class UnitDone:
-    """End of a unit of work, finished or given up; the units of a session are statements.
+    """End of a unit of work, which is finished or given up; in a session a unit is a statement.
 
     Attributes:
-        result: the result, which has the ``id`` of the unit and a ``summary``.
+        result: the result of the unit; it has attributes ``id`` (of the unit) and ``summary``.
     """
 
     result: Any
@@ -47,7 +47,7 @@ class UnitDone:
 
 @dataclass(frozen=True)
 class Notice:
-    """Message for the user, such as that a process died and its unit is restarted in another one."""
+    """Message for the user, such as that a process died and its unit of work starts again in another process."""
 
     sentence: str
 
@@ -58,7 +58,7 @@ class Finished:
 
     Attributes:
         results: one per statement, in the order of the request.
-        hints: possible causes, if a kernel is falsified.
+        hints: possible reasons why the kernel under test is falsified; else empty.
     """
 
     results: tuple[Result, ...]
@@ -77,7 +77,7 @@ class Died:
     """End of a run before its start: untrusted code ended the process that loaded it.
 
     Attributes:
-        sentence: what was being loaded, and how the process ended.
+        sentence: a sentence that says what was being loaded, and how the process ended.
     """
 
     sentence: str
@@ -88,4 +88,4 @@ Handler = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Do nothing with an event: the handler for callers that need none."""
+    """Do nothing with an event; the handler for callers that need no events."""

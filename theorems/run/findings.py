@@ -1,4 +1,4 @@
-"""Checks of statements' assumptions on given data."""
+"""Checks on given data of the assumptions that statements make."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from theorems.core.statement import Statement
 
 
 class NamedFinding(NamedTuple):
-    """Finding about an assumption on given data: a :class:`generators.finding.Finding` with id and title."""
+    """Finding about an assumption on data: a :class:`generators.finding.Finding` with the assumption's id and title."""
 
     id: str
     title: str
@@ -25,10 +25,11 @@ class NamedFinding(NamedTuple):
 
 
 def as_json(findings: Iterable[NamedFinding]) -> list[dict[str, Any]]:
-    """Return findings for a JSON file.
+    """Return findings in the form written to a JSON file.
 
-    ``because`` has rounded numbers, ``exact`` exact numbers. Exact numbers that several findings share are written only
-    with the first finding; the other findings name the first one in ``exact_of``.
+    ``because`` is the evidence in words, with rounded numbers; ``exact`` holds the exact numbers. If several findings
+    have the same exact numbers, only the first of them has ``exact``; the others give this first finding's id in
+    ``exact_of``.
     """
     entries: list[dict[str, Any]] = []
     first_ids: dict[str, str] = {}
@@ -42,7 +43,7 @@ def as_json(findings: Iterable[NamedFinding]) -> list[dict[str, Any]]:
 
 
 def findings(data: Given, chosen: Sequence[Statement], further: Iterable[str] = ()) -> list[NamedFinding]:
-    """Check on data every assumption of the statements that are about this kind of data.
+    """Check every assumption of the given statements, and further assumptions, on the data.
 
     Args:
         data: the data.
@@ -51,9 +52,9 @@ def findings(data: Given, chosen: Sequence[Statement], further: Iterable[str] = 
     """
     chosen = [statement for statement in chosen if isinstance(data.case, statement.about)]
     ids = {id for statement in chosen for id in statement.assumptions} | {*further}
-    # Two files, or a file and a paper, may define different assumptions with the same id: keep them apart by file.
+    # Two files, or a file and a paper, may define different assumptions with the same id: tell them apart by file.
     assumptions: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in ids]
-    # Several statements of an installed paper share one assumption, which is listed once.
+    # Several statements of an installed paper may share an assumption, which is then listed once.
     own_assumptions = {
         (statement.file, a.id): (a, statement) for statement in chosen for a in statement.own_assumptions.values()
     }

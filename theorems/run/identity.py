@@ -1,7 +1,7 @@
 """Identities of runs, addresses of results, and differences between two machines.
 
-The identity of a run is stored in its journal; the address of a unit's result is a digest. Both contain everything that
-results depend on.
+The identity of a run, a JSON object, is stored in the run's journal. The address of the result of a unit of work (such
+as a statement on its cases) is a digest. Both depend on everything on which results depend.
 """
 
 from __future__ import annotations
@@ -26,27 +26,34 @@ LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "to
 """Libraries whose versions are part of an identity, since another version may draw other cases or round differently."""
 PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
 OF_THE_RUN = ("statements", "examples", "faults", "figures")
-"""Entries of a run's identity that describe all units together; a unit has its own such values as fields."""
+"""Entries of a run's identity that describe all units of work together; each unit has its own values of these as
+fields."""
 BESIDE = ("so_far", "lost", "isolated", "title")
-"""Fields of a unit on which its result does not depend."""
+"""Fields of a unit of work on which its result does not depend."""
 _PLAIN_TYPES = (str, int, float, bool, type(None), tuple)
 SHARED = ("version", "source", "libraries", "papers", "files")
 """Entries of a run's identity that must be the same on every worker."""
 
 
 def identity(command: str, **options: Any) -> dict[str, Any]:
-    """Return the identity of a run: command, options, sources, libraries. Equal identities mean equal results."""
+    """Return the identity of a run: command, options, digest of the sources, versions of libraries.
+
+    Equal identities give equal results.
+    """
     return {"command": command, **options, **surroundings()}
 
 
 def surroundings() -> dict[str, Any]:
-    """Return what the results of every run here depend on: our version and sources, libraries, other papers."""
+    """Return what every run on this machine depends on: our version and sources, libraries, other papers.
+
+    Sources and papers are given by digests, libraries by versions.
+    """
     values = {"version": version(), "source": _source(), "libraries": _libraries()}
     return values | ({"papers": _papers()} if _papers() else {})
 
 
 def of_headings(chosen: Sequence[Heading]) -> dict[str, Any]:
-    """Return the ids of statements, and digests of the user files that define some of them."""
+    """Return the ids of the statements, and the digests of the users' files that define some of the statements."""
     return {
         "statements": [heading.id for heading in chosen],
         **of_files(heading.file for heading in chosen if heading.file),
@@ -54,20 +61,20 @@ def of_headings(chosen: Sequence[Heading]) -> dict[str, Any]:
 
 
 def of_files(paths: Iterable[str]) -> dict[str, Any]:
-    """Return the digest of each file of the user's, by path; empty without files."""
+    """Return the digests of the user's files by path, under the key "files"; an empty object without files."""
     files = {path: digest_of_file(path) for path in paths}
     return {"files": files} if files else {}
 
 
 def of_data(data: Given | None) -> str | None:
-    """Return a digest of the data, not of the name of their file; None without data."""
+    """Return a digest of the data, on which the name of their file has no influence; None without data."""
     if data is None:
         return None
     return hashlib.sha256(f"{data.failed} {as_text(data.case)}".encode()).hexdigest()[:16]
 
 
 def of_implementation(under_test: Implementation) -> str | None:
-    """Return what identifies an implementation; None for the reference, which the digest of our sources identifies."""
+    """Return a text that identifies an implementation; None for the reference, which is part of our sources."""
     return None if under_test is REFERENCE else under_test.identity()
 
 
@@ -80,11 +87,12 @@ def digest_of_file(file: str) -> str:
 
 
 def address(unit: Any, run: Mapping[str, Any]) -> str:
-    """Return the address of the result of a unit: a digest of all that the result depends on, 32 hexadecimal digits.
+    """Return the address of a unit's result: a digest, in 32 hexadecimal digits, of all on which the result depends.
 
     Args:
-        unit: a dataclass; its numbers, strings and tuples count, except the fields :data:`BESIDE`.
-        run: the :func:`identity` of its run, with sources, libraries, data and kernel.
+        unit: the unit, a dataclass; the digest covers its id and its fields that are numbers, strings or tuples, except
+            :data:`BESIDE`.
+        run: the :func:`identity` of the unit's run, with sources, libraries, data and kernel.
     """
     shared = {name: value for name, value in run.items() if name not in OF_THE_RUN}
     values = {field.name: getattr(unit, field.name) for field in fields(unit) if field.name not in BESIDE}
@@ -127,7 +135,7 @@ def _libraries() -> dict[str, str]:
 
 @cache
 def _papers() -> dict[str, str]:
-    """Return digests of other packages with papers, by name and version; our own papers are among our sources."""
+    """Return the digest of each other installed package with papers, by the package's name and version."""
     tops = {(paper.package, paper.top) for paper in papers() if paper.package}
     by_package = {package: files for package, top in sorted(tops) if (files := _files_of(top))}
     return {package: _digest(files) for package, files in by_package.items()}

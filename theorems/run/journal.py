@@ -1,8 +1,9 @@
-"""The journal of a long run: one JSON line for each finished unit of work, written to disk at once.
+"""Journal of a long run: a file with one line of JSON for each finished unit of work, written to disk at once.
 
-The first line identifies the run, and the journal of another run is refused. Each line has a digest of all lines before
-it (:mod:`theorems.run.digest_chain`), so that a damaged line is detected, named and refused; only an incomplete last
-line is removed. Numbers are exact; nothing is pickled.
+The first line identifies the run; a journal of another run is refused. Each line begins with a digest that depends on
+all lines before it (:mod:`theorems.run.digest_chain`). A damaged line is therefore detected, and the file is refused
+with the number of the line; only an incomplete last line is removed. Numbers keep their exact values, and nothing is
+pickled.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ GIVE_ANOTHER = "give another file"
 
 
 class Journal:
-    """File to which finished results are appended.
+    """File to which the results of finished units of work are appended.
 
     Attributes:
         path: the path of the file, which is created with its first line and locked until ``close()``.
-        records: the lines in the file when it was opened, except the first line and results of units.
+        records: the contents of the lines that the file had when it was opened, except the first line and the results
+            of units.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
-        """Create the file, or open the journal of an earlier run of the same identity.
+        """Create the file, or open the journal of an earlier run with the same identity.
 
         Args:
             path: the path of the file.
@@ -62,9 +64,10 @@ class Journal:
             raise InvalidInput(f"--resume: {path} cannot be written ({error.strerror or error}).") from None
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Append a line and wait until it is on the disk.
+        """Append a line with the record and wait until it is on the disk.
 
-        If writing fails, as on a full disk, the journal stays unchanged, and a message on standard error says so once.
+        If writing fails, as on a full disk, the journal stays as it was, nothing more is written, and one message on
+        standard error says so.
         """
         if self._size < 0:
             return
@@ -79,7 +82,7 @@ class Journal:
                 print(f"theorems: {self.path} cannot be written any more ({why}); the run goes on.", file=sys.stderr)
 
     def result_of(self, unit: Any) -> Any:
-        """Return the stored result of a unit; None if there is none.
+        """Return the stored result of a unit of work; None if the journal has none.
 
         Raises:
             InvalidInput: the stored result is damaged.
@@ -93,7 +96,7 @@ class Journal:
             raise self._damage_error(f"{error} in line {line}", line) from None
 
     def keep_result(self, unit: Any, result: Any) -> None:
-        """Append the result of a unit."""
+        """Append the result of a unit of work."""
         self.append({"unit": key_of(unit), "result": encode(result)})
 
     def _write(self, content: str) -> None:
@@ -115,12 +118,13 @@ class Journal:
                 raise InvalidInput(f"--resume: {self.path} is in use by another run; give another file.") from None
 
     def _read(self, first: str) -> int:
-        """Read the lines and return the length in bytes of the intact ones; 0 if the first line is incomplete."""
+        """Read the lines and return the number of bytes of the intact lines; 0 if the first line is incomplete."""
         with os.fdopen(os.dup(self._file), "rb") as file:
             content = file.read()
         *lines, incomplete = content.split(b"\n")
         if not lines:
-            # Either a run was killed while it wrote the first line, or the file is no journal and has no end of line.
+            # The file may be a journal whose run was killed while writing the first line, or no journal and without an
+            # end of line.
             if not seal(first, BEGIN)[0].encode().startswith(incomplete):
                 raise self._damage_error("is not a journal")
             return 0
@@ -129,7 +133,7 @@ class Journal:
             read = unseal(line, self._digest)
             if read is None:
                 if number == len(lines) > 1 and not is_whole(line):
-                    break  # after a power failure the last line may be anything
+                    break  # after a power failure the last line may contain anything
                 raise self._damage_error(_damage(line, number), number)
             record, self._digest = read
             if number == 1:
@@ -166,7 +170,7 @@ class Journal:
 
 @contextmanager
 def open_journal(path: Path | None, run: Mapping[str, Any]) -> Iterator[Journal | None]:
-    """Yield the journal of a run and close it at the end of the block; yield None where no journal is kept."""
+    """Yield the journal of a run and close it at the end of the ``with`` block; yield None if ``path`` is None."""
     journal = None if path is None else Journal(path, run)
     try:
         yield journal
@@ -176,13 +180,13 @@ def open_journal(path: Path | None, run: Mapping[str, Any]) -> Iterator[Journal 
 
 
 def key_of(unit: Any) -> str:
-    """Return the key of a unit or of a part of a unit, which is unique within a command."""
+    """Return the key of a unit's or part's result in a journal; units of one command have different keys."""
     part = getattr(unit, "part", 0)
     return f"{type(unit).__name__} {unit.id}" + (f", part {part}" if part else "")
 
 
 def _damage(line: bytes, number: int) -> str:
-    """Describe what is wrong with a line whose digest does not fit."""
+    """Return in words what is wrong with line ``number``, whose digest does not fit."""
     begins = line.startswith(b'{"journal":')
     if number == 1:
         if begins:

@@ -1,4 +1,4 @@
-"""Protocol of the conformance suite for attention kernels, which an installed extension implements."""
+"""Protocol of the conformance suite for attention kernels; an installed extension implements it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from theorems.run.result import Result
 
 @runtime_checkable
 class Profile(Protocol):
-    """Selection of the checks of a kernel, named by ``--profile``."""
+    """Protocol of a selection of the checks of a kernel, named by ``--profile``."""
 
     @property
     def examples(self) -> int:
-        """Number of calls for each capability."""
+        """Number of calls of the kernel on which each capability is checked."""
 
     @property
     def cases(self) -> int:
-        """Number of cases for each statement of a paper."""
+        """Number of cases on which each statement of a paper is checked."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -35,19 +35,19 @@ class Profile(Protocol):
 
     @property
     def deep(self) -> bool:
-        """True if checks that take long are included."""
+        """Whether checks that take long are included."""
 
     @property
     def patience(self) -> float:
-        """Least time limit of a case, in seconds."""
+        """Smallest time limit for one case, in seconds."""
 
     def says(self, ids: Sequence[str] = ()) -> str:
-        """Describe what the profile leaves out or adds if the statements ``ids`` (by default all) are checked."""
+        """Say what the profile leaves out or adds if the statements ``ids`` (by default all) are checked."""
 
 
 @runtime_checkable
 class KernelSuite(Protocol):
-    """Functions of a module that implements ``--attention``."""
+    """Protocol of the functions that a module needs to implement ``--attention``."""
 
     def under_test_of(
         self,
@@ -60,41 +60,41 @@ class KernelSuite(Protocol):
         fail_fast: bool = False,
         writes_tests: bool = True,
     ) -> UnderTest:
-        """Return the object under test for a kernel, given as an object or as ``MODULE:CALLABLE``.
+        """Return the object under test for a kernel, given as a Python object or as the text ``MODULE:CALLABLE``.
 
         Raises:
-            InvalidInput: the object is not a kernel.
+            InvalidInput: the object is not an attention kernel.
         """
 
     def profile_named(self, name: str) -> Profile:
-        """Return the profile of that name.
+        """Return the profile with this name.
 
         Raises:
             InvalidInput: there is no such profile.
         """
 
     def kernel_table(self, results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
-        """Return a table with each statement's verdict on the kernel."""
+        """Return a table with the verdict of each capability of kernels, and of each statement that calls a kernel."""
 
     def closing_lines(self, results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
-        """Return the lines that end a report on a kernel."""
+        """Return the lines at the end of a report on a kernel."""
 
     def report_json(self, results: Sequence[Result]) -> dict[str, Any]:
-        """Return the entries about the kernel for ``--json``, besides its description."""
+        """Return the entries about the kernel that ``--json`` writes besides the kernel's description."""
 
     def reproducer_file(self, source: str | None, results: Sequence[Result], file: Path | None) -> str:
-        """Return the source of a test file whose tests fail on the kernel; empty if there are none."""
+        """Return the source of a test file whose tests fail on the kernel; empty if no failure has a test."""
 
     def describe_tests(self, results: Sequence[Result], file: Path) -> str:
-        """Describe which tests were written to the file, and which failures have none."""
+        """Describe which tests were written to the file, and which failures have no test."""
 
 
 @cache
 def kernel_suite() -> KernelSuite:
-    """Return the conformance suite for attention kernels.
+    """Return the module that implements the conformance suite for attention kernels.
 
     Raises:
-        InvalidInput: no installed package has such a suite.
+        InvalidInput: no installed package has such a module.
     """
     places = [extension.kernels for extension in extensions() if extension.kernels]
     if not places:

@@ -1,6 +1,6 @@
 """Known failures: a file that lists the statements expected to be falsified, and numbers of claims to be checked.
 
-A run also fails if a listed statement is upheld, or if fewer claims are checked than the file says. A line has an id
+A run fails, too, if a listed statement is upheld, or if fewer claims are checked than the file says. A line has an id
 and a reason, as in ``lemma-6 the backward pass is an approximation``; a line ``checked lemma-3 9`` says that nine
 claims of lemma-3 were checked. ``#`` begins a comment.
 """
@@ -19,7 +19,7 @@ from theorems.run.result import Result
 
 CHECKED = "checked"
 DECIDED = (Verdict.UPHELD, Verdict.FALSIFIED)
-"""Verdicts for which claims are counted."""
+"""Verdicts of a statement for which the number of its decided claims is recorded and compared."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class KnownFailures:
 
     Attributes:
         path: the path of the file.
-        reasons: the reason why each statement is known to fail, by id.
-        claims: the number of claims checked when the file was written, by id.
+        reasons: for each statement known to fail, by id, the reason why it fails.
+        claims: for each statement, by id, the number of claims that were decided when the file was written.
     """
 
     path: Path
@@ -37,7 +37,7 @@ class KnownFailures:
     claims: Mapping[str, int] = field(default_factory=dict)
 
     def expected_failures(self, results: Iterable[Result]) -> dict[str, str]:
-        """Return the reasons for the statements that are falsified as the file expects, by id."""
+        """Return the file's reasons, by id, for the statements that the results falsify and the file lists."""
         return {
             result.id: self.reasons[result.id]
             for result in results
@@ -47,7 +47,7 @@ class KnownFailures:
     def complaints(self, results: Iterable[Result]) -> list[str]:
         """Return a sentence for each difference between the results and the file.
 
-        Inconclusive results count as neither upheld nor falsified; the report of the run shows them.
+        No sentence is returned for an inconclusive result, which the report of the run shows anyway.
         """
         by_id = {result.id: result for result in results}
         sentences, missing = [], []
@@ -69,7 +69,7 @@ class KnownFailures:
 
 
 def known_ids() -> list[str]:
-    """Return every id of the suite that a file may list."""
+    """Return every id of the suite that a file of known failures may list."""
     return [*statements(), *capabilities()]
 
 
@@ -77,8 +77,8 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
     """Read a file of known failures.
 
     Args:
-        path: its path.
-        ids: the ids that it may list.
+        path: the path of the file.
+        ids: the ids of statements that the file may list.
 
     Raises:
         InvalidInput: the file cannot be read; a line has an unknown id or no reason; two lines have the same id.
@@ -115,7 +115,7 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
 
 
 def _id_and_rest(line: str, known_ids: Iterable[str]) -> tuple[str, str]:
-    """Split a line into the longest known id at its beginning, which may contain blanks, and the remainder."""
+    """Split a line into the longest known id with which it begins (an id may contain blanks) and the remaining text."""
     matches = [id for id in known_ids if line == id or line.startswith(f"{id} ")]
     id = max(matches, key=len, default=line.partition(" ")[0])
     return id, line.removeprefix(id).strip()
@@ -131,8 +131,8 @@ def file_text(results: Sequence[Result], about: str, before: Mapping[str, str]) 
 
     Args:
         results: the results.
-        about: a description of what was run.
-        before: reasons of an earlier file, by id, which are kept.
+        about: a description of what was run, for the comment at the top of the file.
+        before: reasons from an earlier file, by statement id, which are kept.
     """
     lines = [f"# Known failures of {about}, for --known-failures: an id and the reason."]
     for result in results:

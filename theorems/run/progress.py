@@ -13,14 +13,18 @@ from reference_attention.errors import printable
 from theorems.run.events import CaseDone, Event, Handler, Notice, Started, UnitDone
 
 PATIENCE = 30.0
-"""Seconds between two lines about the same statement, when it takes long."""
+"""Seconds without a line after which a line about an unfinished statement is printed."""
 
 
 class Lines:
-    """Lines of progress: one per finished unit, and one every :data:`PATIENCE` seconds about a unit that takes long."""
+    """Progress as printed lines.
+
+    A line is printed for each finished unit of work, and about an unfinished one after :data:`PATIENCE` seconds without
+    a line.
+    """
 
     def __init__(self, out: Console, total: int, steps: str) -> None:
-        """Take the console, the number of units, and the plural noun for their steps."""
+        """Take the console, the number of units of work, and the plural noun for a unit's steps, such as "examples"."""
         self._out = out
         self._steps = steps
         self._total = total
@@ -29,7 +33,7 @@ class Lines:
         self._printed = time.monotonic()
 
     def __call__(self, event: Event) -> None:
-        """Print the lines for an event, if any."""
+        """Print the lines for an event of the run; most events print nothing."""
         match event:
             case Started(about):
                 self._total, self._on_kernel = len(about.statements), about.kernel is not None
@@ -49,19 +53,20 @@ class Lines:
 
 
 class Bars:
-    """Bars of progress: one for the run and one for each unit being worked on."""
+    """Progress as bars: one bar for the run, and one for each unit of work that is being run."""
 
     def __init__(self, bars: Progress, totals: Mapping[str, int | None], title: str) -> None:
-        """Take the number of steps of each unit, and add the bar of the run."""
+        """Take rich's bars, each unit's number of steps by id (None if unknown), and the title of the run's bar."""
         self._bars = bars
         self._of = totals
         self._tasks: dict[str, TaskID] = {}
         self._all = bars.add_task(title, total=len(totals))
 
     def __call__(self, event: Event) -> None:
-        """Update the bars for an event.
+        """Update the bars for an event of the run.
 
-        The bar of a unit grows with its cases; when the unit is done, its bar goes and the bar of the run grows.
+        A unit's bar grows with each finished case; when the unit is done, this bar is removed and the bar of the run
+        grows.
         """
         match event:
             case Started(about):
@@ -88,9 +93,10 @@ def show_progress(
 
     Args:
         out: the console.
-        totals: the number of steps of each unit, by id, if known; a session fills it in when it starts.
-        title: the plural noun for the units.
-        steps: the plural noun for their steps.
+        totals: the number of steps of each unit of work, by the unit's id; not needed for a session, which sends these
+            numbers when it starts.
+        title: the plural noun for the units of work.
+        steps: the plural noun for a unit's steps.
     """
     if not out.is_terminal:
         yield Lines(out, len(totals or {}), steps)

@@ -1,4 +1,4 @@
-"""Failing cases as files, which the command writes and ``theorems verify ID --data FILE`` reads."""
+"""Files of failing cases: the command writes them, and ``theorems verify ID --data FILE`` reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from theorems.run.result import Failure
 
 
 def save(id: str, failure: Failure, directory: Path) -> Path:
-    """Write the failing case to a file named by its content, so that the same failure is written only once.
+    """Write a failing case to a file and return the file's path.
+
+    The file's name contains a digest of the case, so that the same case is written only once.
 
     Args:
         id: the id of the statement.
@@ -24,7 +26,7 @@ def save(id: str, failure: Failure, directory: Path) -> Path:
 
 
 def file_stem(id: str) -> str:
-    """Return the part of a file name that stands for a statement's id: ``mine-rate`` for ``dir/mine.py:rate``."""
+    """Return a statement's id in the form for a file's name: ``mine-rate`` for the id ``dir/mine.py:rate``."""
     file, _, name = id.rpartition(":")
     stem = f"{Path(file).stem}-{name}" if file else name
     return re.sub(r"[^\w.-]+", "-", stem)

@@ -1,4 +1,4 @@
-"""Results of checking statements on many cases, which can be stored, pickled and merged."""
+"""Results of checking statements on many cases; the results can be stored, pickled and merged."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from theorems.core.statement import Statement
 
 
 def format_value(value: float) -> str:
-    """Format a slack or a tolerance to three digits; NaN as "undecided"."""
+    """Format a slack or a tolerance to three significant digits; NaN gives "undecided"."""
     return "undecided" if math.isnan(value) else f"{value + 0.0:.3g}"
 
 
 @dataclass(frozen=True)
 class ClaimSummary:
-    """Summary of a claim over many cases: its numbers at the worst case, closest to failing or most violated.
+    """Summary of a claim over many cases, with the numbers of the worst case (closest to failing or most violated).
+
+    The slack of a claim is its left side minus its right side; the claim fails if slack < −tolerance.
 
     Attributes:
         name, form, why, tolerance: as in :class:`theorems.core.claim.Claim`, at the worst case.
         worst_slack: the slack at the worst case; NaN if the claim was never decided.
         verdict: falsified if the claim was falsified on any case; else inconclusive if it was inconclusive on any; else
             upheld.
-        branches: the alternatives of the claim that occurred, each with its number of cases.
+        branches: the alternatives that the claim allows and that occurred, each with the number of its cases.
         cases: the number of cases on which the claim was checked.
     """
 
@@ -45,12 +47,12 @@ class ClaimSummary:
 
     @property
     def branches_in_words(self) -> str:
-        """Return the branches in words; empty if there are none."""
+        """Return in words the alternatives that occurred, each with its number of cases; empty if there are none."""
         return ", ".join(f"{branch} in {count}" for branch, count in self.branches)
 
     @property
     def room(self) -> float:
-        """Return slack + tolerance, how much further the slack may fall; −∞ if slack or tolerance is NaN."""
+        """Return worst slack + tolerance: how much more slack the claim can lose; −∞ if one of them is NaN."""
         room = self.worst_slack + self.tolerance
         return -math.inf if math.isnan(room) else room
 
@@ -58,22 +60,23 @@ class ClaimSummary:
     def degenerate(self) -> bool:
         """Return whether both sides were equal, so that the case does not show how near the claim is to failing.
 
-        For d = 1 or T = 2 many inequalities are identities, 0 ≥ 0, which hold with any tolerance.
+        For one-dimensional keys (d = 1) or two tokens (T = 2) many inequalities are identities, 0 ≥ 0, which hold with
+        any tolerance.
         """
         return self.worst_slack == 0
 
     @property
     def nearness(self) -> str:
-        """Return ``slack ≥ −tolerance (name)`` at the worst case; empty if the claim was never decided."""
+        """Return ``slack ≥ −tolerance (name)``, with the worst case's numbers; empty if the claim was never decided."""
         if math.isnan(self.worst_slack):
             return ""
         bound = -self.tolerance if self.tolerance else 0
         return f"{self.worst_slack:.2g} ≥ {bound:.2g} ({self.name})"
 
     def worse(self, other: ClaimSummary) -> ClaimSummary:
-        """Merge two summaries of the same claim on disjoint cases: return the worse summary, with the worse verdict."""
+        """Merge two summaries of a claim on disjoint cases; numbers and verdict are those of the worse summary."""
 
-        # Prefer a case with a slack to an undecided case, and a case with unequal sides to a degenerate case.
+        # Prefer a case with a slack to an undecided case, and a case with unequal sides to one with equal sides.
         def rank(summary: ClaimSummary) -> tuple[bool, bool, bool, float]:
             flags = math.isnan(summary.worst_slack), summary.degenerate
             return summary.verdict is not Verdict.FALSIFIED, *flags, summary.room
@@ -87,11 +90,11 @@ class ClaimSummary:
 def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
     """Return the claim closest to failing, in units of its tolerance; a falsified claim if there is any.
 
-    Degenerate claims are chosen last. Without claims, return None.
+    Claims that hold with equal sides are returned only if there are no others. Return None without claims.
     """
 
     def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, bool, float]:
-        exact = claim.tolerance == 0  # no tolerance to measure nearness in
+        exact = claim.tolerance == 0  # with tolerance 0, the distance from failing is not divided by the tolerance
         room = claim.room if exact else claim.room / claim.tolerance
         flags = math.isnan(claim.worst_slack), exact, claim.degenerate
         return claim.verdict is not Verdict.FALSIFIED, *flags, room
@@ -100,7 +103,7 @@ def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
 
 
 def summarise(claim: Claim) -> ClaimSummary:
-    """Return the summary of a claim at one case."""
+    """Return the summary of a claim checked on one case."""
     slack = math.nan if claim.undecided else float(claim.slack)
     branches = ((claim.branch, 1),) if claim.branch else ()
     return ClaimSummary(claim.name, claim.form, slack, float(claim.tolerance), claim.why, claim.verdict, branches)
@@ -108,17 +111,18 @@ def summarise(claim: Claim) -> ClaimSummary:
 
 @dataclass(frozen=True)
 class Failure:
-    """A case on which a statement was falsified or undecided, as the text of a JSON file that ``--data`` reads.
+    """Case on which a statement was falsified or undecided, with what went wrong.
 
     Attributes:
         verdict: falsified or inconclusive.
-        sentence: the claim with its numbers, or the error.
-        case: the case as JSON text.
-        shrunk: whether the case was shrunk.
-        line: for a capability of an attention kernel: where the kernel is wrong, by how much, and perhaps why.
-        test: the source of a test function that fails on the kernel.
-        no_test: the reason why there is no such test.
-        parts: the verdict on this case of each part of the statement.
+        sentence: the falsified claim with its numbers in words, or the message of the error.
+        case: the case as JSON text, which ``--data`` reads from a file.
+        shrunk: whether Hypothesis has made the case smaller.
+        line: where an attention kernel under test is wrong, by how much, and perhaps why; empty without a kernel.
+        test: the source of a test function that fails on the kernel; empty if there is none.
+        no_test: the reason why there is no test that fails on the kernel.
+        parts: the verdict, on this case, of each part of the statement: premises, conclusion, the sharper claims of our
+            own.
     """
 
     verdict: Verdict
@@ -132,7 +136,7 @@ class Failure:
 
     @property
     def order(self) -> tuple[int, bool, int, str]:
-        """Return the sorting key of failures: falsified first, then shrunk, then by size."""
+        """Return the sorting key of failures: falsified before inconclusive, shrunk before unshrunk, then by size."""
         return WORST_FIRST.index(self.verdict), not self.shrunk, len(self.case), self.case
 
 
@@ -141,17 +145,17 @@ class Result:
     """Result of a statement on a number of cases.
 
     Attributes:
-        id, title: those of the statement.
-        counts: the number of cases by verdict.
+        id, title: the id and title of the statement.
+        counts: the number of cases with each verdict.
         claims: summaries of the claims, in the order in which they were first checked.
         reasons: the first reason for each verdict other than upheld.
         failure: a failing case; None if there is none.
-        seconds: wall-clock time.
-        generated: whether the cases came from the statement's own strategy.
+        seconds: the wall-clock time of the checks.
+        generated: whether the cases came from the statement's own strategy, rather than from user data.
         bad_input: the message of an InvalidInput that the user's data caused; else empty.
         interrupted: whether a signal stopped the run before the statement was finished.
         stopped: the reason why the run stopped before the statement was finished; empty if it was finished.
-        touched: the functions of the attention kernel under test that were called.
+        touched: the names of the functions of the attention kernel under test that were called.
         not_found: the number of cases that are inconclusive only because a search of the suite found nothing.
         listed: the claims that the statement may make; empty if missing claims are not reported.
         parts: the verdict of each part of the statement, on the cases on which the statement was falsified.
@@ -174,9 +178,9 @@ class Result:
     parts: Parts | None = None
 
     def misfit(self, id: str, total: int | None) -> str:
-        """Return why this cannot be the result of a unit with that id and ``total`` cases; empty if it can.
+        """Return why this cannot be the result of a unit with this id and ``total`` cases; empty if it can.
 
-        The result may have ``total`` + 1 cases, since an error of the strategy counts as a case.
+        The result may have ``total`` + 1 cases, since an error in drawing a case counts as a case.
         """
         if self.id != id:
             return f"it is the result of {self.id!r}"
@@ -195,15 +199,12 @@ class Result:
 
     @property
     def conclusion(self) -> Parts | None:
-        """Return the verdict of each part of the statement; None if the statement was not falsified.
-
-        Only falsified cases count, including the shrunk one.
-        """
+        """Return the verdict of each part of the statement on the falsified cases; None if no case was falsified."""
         return merge_parts([self.parts, self.failure.parts if self.failure else None])
 
     @property
     def never_made(self) -> tuple[str, ...]:
-        """Return the claims that the statement may make but never made; empty if no case was upheld."""
+        """Return the claims that the statement may make but made on no case; return none if no case was upheld."""
         names = {claim.name for claim in self.claims}
         return tuple(name for name in self.listed if name not in names) if self.counts.get(Verdict.UPHELD) else ()
 
@@ -214,21 +215,22 @@ class Result:
 
     @property
     def was_tried(self) -> bool:
-        """Return whether the kernel under test was called, or the verdict is not "not-applicable"."""
+        """Return whether the kernel under test was called, or the verdict is other than "not-applicable"."""
         return bool(self.touched) or self.verdict is not Verdict.NOT_APPLICABLE
 
     @property
     def was_begun(self) -> bool:
-        """Return whether an example was checked; a run that is stopped early may not reach all statements."""
+        """Return whether a case was checked; if none was, True unless the run was stopped before this statement."""
         return self.examples > 0 or not self.stopped
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict: falsified, inconclusive, upheld or not-applicable, in this order of precedence.
+        """Return the first of falsified, inconclusive, upheld and not-applicable that applies to the cases.
 
-        A strategy builds cases that satisfy the assumptions. If fewer than half of them did, too little was checked,
-        and the verdict is inconclusive rather than upheld or not-applicable. Generated cases on which a search of the
-        suite found nothing count as cases that do not apply; on users' data they are inconclusive.
+        A strategy builds cases that satisfy the assumptions. If the statement could be checked on fewer than half of
+        these cases, too little was checked, and the verdict is inconclusive rather than upheld or not-applicable. A
+        generated case on which a search of the suite found nothing counts as a case to which the statement does not
+        apply; on user data such a case is inconclusive.
         """
         if self.counts.get(Verdict.FALSIFIED):
             return Verdict.FALSIFIED
@@ -241,14 +243,14 @@ class Result:
 
     @property
     def verdict_in_words(self) -> str:
-        """Return the verdict, with a note if the part that failed is not the conclusion as the source states it."""
-        # A failure of a kernel under test is never blamed on the paper, so it needs no note.
+        """Return the verdict, with a note if the part that failed is not the conclusion as the paper states it."""
+        # If a kernel under test fails, the paper is not to blame, and no note is needed.
         note = self.conclusion.note if self.conclusion and not self.touched else ""
         return f"{self.verdict} ({note})" if note else str(self.verdict)
 
     @property
     def too_few(self) -> str:
-        """Return a message if the conclusion was checked on fewer than half of the generated cases; else empty."""
+        """Return a message if fewer than half of the generated cases were checked; else an empty string."""
         checked = self.counts.get(Verdict.UPHELD, 0)
         if not self.generated or not checked or 2 * checked >= self.examples:
             return ""
@@ -256,18 +258,18 @@ class Result:
 
     @property
     def summary(self) -> str:
-        """Return verdict, number of cases and time, for a line of progress."""
+        """Return the verdict, the number of cases and the time in words, for a line of progress."""
         examples = f"{self.examples} example{'' if self.examples == 1 else 's'}"
         return f"{self.verdict}, {examples}, {self.seconds:.1f} s"
 
     @property
     def tightest(self) -> ClaimSummary | None:
-        """Return the claim closest to failing, as :func:`tightest_of` finds it."""
+        """Return the claim closest to failing, see :func:`tightest_of`; None without claims."""
         return tightest_of(self.claims)
 
     @property
     def reason(self) -> str:
-        """Return why some cases were not upheld or not checked; empty if all were upheld."""
+        """Return why some cases were not upheld or not checked; return an empty string if all cases were upheld."""
         parts = []
         for verdict in WORST_FIRST:
             count = self.counts.get(verdict, 0)
@@ -284,16 +286,17 @@ class Result:
 
     @property
     def complaint(self) -> str:
-        """Return the claim that failed, with its numbers; or why some cases were not upheld or not checked."""
+        """Return the falsified claim with its numbers, or else why some cases were not upheld or not checked."""
         falsified = self.verdict is Verdict.FALSIFIED and self.failure is not None
         return self.failure.sentence if falsified and self.failure else self.reason
 
     @property
     def relations(self) -> dict[str, dict[str, int]]:
-        """Return three counts for each relation between a case and its changed copy, by the relation's name.
+        """Return three counts for each relation (a change of a case that must keep the verdict), by its name.
 
-        ``cases`` counts the cases on which the statement was checked again, ``differing`` those with another verdict
-        after the change, and ``not_found`` those where a search of the suite succeeded on only one of the two.
+        ``cases`` is the number of cases checked again after the change, ``differing`` the number with another verdict
+        after the change, and ``not_found`` the number on which a search of the suite succeeded either before or after
+        the change, but not both.
         """
         counts: dict[str, dict[str, int]] = {}
         for claim in self.claims:
@@ -311,7 +314,7 @@ class Result:
         return sum(claim.verdict is not Verdict.INCONCLUSIVE for claim in self.claims)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result for ``--json``."""
+        """Return the result in the form written by ``--json``."""
         return {
             "id": self.id,
             "title": self.title,
@@ -343,7 +346,7 @@ class Result:
 
 
 def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Result:
-    """Return the result of a statement on one case, from the outcome of its check."""
+    """Return the result of a statement on one case, given the outcome of checking this case."""
     claims: dict[str, ClaimSummary] = {}
     for claim in map(summarise, outcome.claims):
         claims[claim.name] = replace(claim.worse(claims[claim.name]), cases=1) if claim.name in claims else claim
@@ -355,7 +358,7 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
         tuple(claims.values()),
         reasons,
         generated=generated,
-        # An error on a generated case, or an error that a kernel raises, is not the user's bad input.
+        # An error on a generated case, or an error raised by a kernel, is not the user's bad input.
         bad_input=outcome.reason if outcome.error == "InvalidInput" and not (generated or outcome.touched) else "",
         touched=outcome.touched,
         not_found=int(outcome.not_found),
@@ -364,7 +367,7 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
 
 
 def merge_results(results: Iterable[Result]) -> Result:
-    """Merge results of one statement on disjoint sets of cases; the first reason of each kind is kept."""
+    """Merge results of one statement on disjoint sets of cases; for each verdict keep the first reason."""
     return reduce(_merge_two, results)
 
 

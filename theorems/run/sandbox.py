@@ -1,7 +1,8 @@
-"""Sandbox: calls of untrusted code in another process. If that process ends, this one continues and reports how.
+"""Sandbox: calls of untrusted code in another process.
 
-A Python object passed by a caller is not sandboxed but stays in the caller's process: a forked child has neither CUDA
-nor autograd's threads, a spawned child would have to import the object by name, and a debugger follows neither child.
+If that process ends, the calling process continues and reports how it ended. A Python object passed by a caller is not
+sandboxed; it stays in the caller's process, because a forked child process has neither CUDA nor autograd's threads, a
+spawned child process would have to import the object by name, and a debugger follows neither kind of child.
 """
 
 from __future__ import annotations
@@ -20,33 +21,33 @@ from theorems.run.registry.suite import statements
 from theorems.run.verify import Progress
 
 SETTLING = 10.0
-"""Seconds that a long call is given, after a signal, to return its unfinished result."""
+"""Seconds that a long call is given, after a signal, to return the result that it has so far."""
 NOTHING = "; nothing is concluded."
 
 T = TypeVar("T")
 
 
 class ProcessDied(InvalidInput):
-    """The process of untrusted code ended, or had to be ended, before there was a verdict.
+    """Exception: the process with the untrusted code ended, or had to be ended, before there was a verdict.
 
     The command prints the message and exits with code 3.
     """
 
     @property
     def why(self) -> str:
-        """Return the message without the words :data:`NOTHING` at its end."""
+        """Return the exception's message without the text :data:`NOTHING` at its end."""
         return str(self).removesuffix(NOTHING)
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """Answer of a call: its return value as JSON, or the message of the InvalidInput that it raised."""
+    """Answer to a call in the sandbox: the return value as JSON, or the message of the InvalidInput that was raised."""
 
     value: Any = None
     refused: str = ""
 
     def of(self, function: Callable[..., Any]) -> Any:
-        """Return the value, converted to the return type in the function's annotation.
+        """Return the value, converted from JSON to the return type that the function's annotation names.
 
         Raises:
             ValueError: the value is not of that type.
@@ -56,7 +57,7 @@ class _Answer:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call as a unit of work; for ``long`` see :meth:`Sandbox.call`."""
+    """Call in the sandbox as a unit of work; ``long`` is explained at :meth:`Sandbox.call`."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -64,14 +65,14 @@ class _Call:
     foreign: bool = True
 
     def prepare(self) -> None:
-        """Import our own modules, before the time limit of the untrusted code begins."""
+        """Import our own modules before the time limit of the untrusted code begins."""
         statements()
         for argument in self.arguments:
             if isinstance(argument, UnderTest):
                 argument.prepare()
 
     def run(self, progress: Progress) -> _Answer:
-        """Call the function and return its answer."""
+        """Call the function and return its answer: a value or the message of an InvalidInput."""
         try:
             return _Answer(plain(self.function(*self.arguments, **({"progress": progress} if self.long else {}))))
         except InvalidInput as error:
@@ -82,13 +83,13 @@ class Sandbox:
     """Processes for untrusted code, started when there is something to run.
 
     Attributes:
-        pool: the processes.
-        patience: seconds without a message after which a call is given up.
-        isolates: whether calls are made in the pool's processes, rather than in this one.
+        pool: the pool that starts and supervises the processes.
+        patience: seconds without a message from a process after which its call is given up.
+        isolates: whether calls are made in the pool's processes, rather than in the calling process.
     """
 
     def __init__(self, pool: Pool, patience: float, isolates: bool = True) -> None:
-        """Take the pool, the time limit between messages in seconds, and whether to use the pool at all."""
+        """Take the pool, the longest time in seconds between a process's messages, and whether to use the pool."""
         self.pool = pool
         self.patience = patience
         self.isolates = isolates
@@ -100,22 +101,22 @@ class Sandbox:
         *arguments: Any,
         long: bool = False,
     ) -> T:
-        """Call one of our own functions in a process of the sandbox and return its value.
+        """Call one of our own functions, which calls untrusted code, in a process of the sandbox and return its value.
 
-        The function and its arguments must be picklable; the value comes back as JSON, and the function's annotation
-        gives its type.
+        The function and its arguments must be picklable. The value comes back as JSON; the function's return annotation
+        gives the type to which it is converted.
 
         Args:
             where: the name of the call for error messages; or a function that returns the name of the next step, given
-                the number of steps done.
+                the number of finished steps.
             function: the function to call.
-            *arguments: its arguments.
-            long: whether the function takes a keyword ``progress``, and after a signal gets :data:`SETTLING` seconds to
-                return.
+            *arguments: the arguments of the function.
+            long: whether the function takes a keyword argument ``progress``, and after a signal gets :data:`SETTLING`
+                seconds to return.
 
         Raises:
             InvalidInput: the function raised it.
-            ProcessDied: the process ended without a value; the message says where and how.
+            ProcessDied: the process ended without a value; the message says during which step and how.
         """
         if not self.isolates:
             return function(*arguments)
@@ -163,6 +164,6 @@ class Sandbox:
 
 @contextmanager
 def open_sandbox(jobs: int, patience: float = PATIENCE, isolates: bool = True) -> Iterator[Sandbox]:
-    """Yield a sandbox of up to ``jobs`` processes, which end at the end of the ``with`` block."""
+    """Yield a sandbox of up to ``jobs`` processes, which are ended when the ``with`` block ends."""
     with closing(Pool(jobs)) as pool:
         yield Sandbox(pool, patience, isolates)

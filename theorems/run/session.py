@@ -1,10 +1,10 @@
-"""Session: one run of a request, which produces events.
+"""Session: one run of a request to verify statements, which produces events.
 
 The command, the library, the check of a kernel and the report make a :class:`Request` and handle the events of its
-:class:`Session`; tables, JSON, JUnit, progress and known failures are handlers.
+:class:`Session`; tables, JSON, JUnit XML, progress and known failures are handlers of events.
 
-Untrusted code (a kernel given by its name, a statement in a user's file) runs in the sandbox only: processes of the
-sandbox load it and run the units; this process supervises them and receives plain data.
+Untrusted code (a kernel given by its name, a statement in a user's file) runs only in the sandbox, whose processes load
+it and run the units of work; the process with the session supervises them and receives plain data.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class Request:
     """Request to verify statements.
 
     Attributes:
-        ids: ids of statements. If there are none: the statement that failed on ``given``, if ``given`` is a stored
-            failing case, otherwise all statements.
+        ids: ids of statements. If empty: the statement that failed on ``given``, if ``given`` is a stored failing case,
+            otherwise all statements.
         examples: the number of generated cases per statement.
         seed: the seed of the generated cases; equal seeds give equal cases.
-        given: data to check instead of generated cases.
+        given: user data to check instead of generated cases; None for generated cases.
         under_test: the reference, another implementation, or an attention kernel by its name.
-        capabilities: whether capabilities of attention kernels are included if ``ids`` is empty.
-        left_out: ids to leave out when ``ids`` is empty.
-        jobs: the number of processes.
+        capabilities: whether the capabilities of attention kernels are verified, too, if ``ids`` is empty.
+        left_out: ids of statements that are not verified if ``ids`` is empty.
+        jobs: the largest number of processes.
         timeout: the time limit in seconds for a statement, or for a part of its cases.
-        patience: the time limit in seconds for a case of untrusted code.
+        patience: the time limit in seconds for one case, if untrusted code is run.
         isolate: whether untrusted code runs in other processes.
-        engine: ``local``, or the address of the engine that runs the units.
+        engine: ``local``, or the address of the cluster that runs the units of work.
         journal: the file to which finished results are appended, and from which an earlier run continues.
-        enough: returns the reason to stop after a result; empty to go on.
+        enough: function of a statement's result that returns the reason to stop the run, or an empty string to go on.
         realistic: whether only cases that resemble users' data are generated.
         relations: whether each case is checked again after a change that must not change the verdict.
-        cases: the number of generated cases for statements other than capabilities of a kernel; None to use
-            ``examples``.
+        cases: the number of generated cases for each statement of a paper, where ``examples`` counts the calls for each
+            capability of a kernel; None to use ``examples`` for both.
     """
 
     ids: tuple[str, ...] = ()
@@ -80,14 +80,14 @@ class Request:
 
 
 class Session:
-    """One run of a request.
+    """One run of a request to verify statements.
 
     Attributes:
         about: the description of the run; empty until the run has started.
     """
 
     def __init__(self, request: Request) -> None:
-        """Take the request."""
+        """Take the request to run."""
         self.request = request
         self.about = Description()
 
@@ -95,11 +95,11 @@ class Session:
         """Yield the events of the run as they happen.
 
         The events are :class:`Started`, then any number of ``CaseDone``, ``UnitDone`` and ``Notice``, and last
-        ``Finished`` or ``Stopped``; or only ``Died``. With one process, the ``CaseDone`` of a unit come only when the
-        unit is done; :meth:`run` passes them to its handlers at once.
+        ``Finished`` or ``Stopped``; or only ``Died``. With one process, the ``CaseDone`` events of a unit of work are
+        yielded only when the unit is done, while :meth:`run` passes them to its handlers at once.
 
         Raises:
-            InvalidInput: the request cannot be used; before anything runs.
+            InvalidInput: the request cannot be used; raised before any case is checked.
         """
         events: deque[Event] = deque()
         for _ in self._steps(events.append):
@@ -108,13 +108,13 @@ class Session:
         yield from events
 
     def run(self, *handlers: Handler) -> Finished | Stopped:
-        """Run to the end and return the last event; call each handler with each event as it happens.
+        """Run the session to its end and return the last event; call each handler with each event as it happens.
 
         Args:
-            *handlers: functions of one event.
+            *handlers: functions that take one event.
 
         Raises:
-            InvalidInput: the request cannot be used; before anything runs.
+            InvalidInput: the request cannot be used; raised before any case is checked.
             ProcessDied: untrusted code ended the process that loaded it.
         """
         last: Event | None = None
@@ -133,10 +133,11 @@ class Session:
         return last
 
     def finish(self) -> Finished:
-        """Run to the end without handlers and return the last event, for callers from Python.
+        """Run the session to its end without handlers and return the last event, for callers from Python.
 
         Raises:
-            InvalidInput, ProcessDied: as :meth:`run`.
+            InvalidInput: the request cannot be used; raised before any case is checked.
+            ProcessDied: untrusted code ended the process that loaded it.
             KeyboardInterrupt: a signal came.
         """
         last = self.run()
@@ -198,7 +199,7 @@ class Session:
         return chosen
 
     def _identity(self, chosen: list[Heading], kernel: str | None) -> dict[str, Any]:
-        """Return the identity of the run: everything that its results depend on."""
+        """Return the identity of the run: everything on which its results depend."""
         return identity(
             "verify",
             **of_headings(chosen),
@@ -236,9 +237,10 @@ class Session:
 
 
 def _urgency(heading: Heading) -> int:
-    """Return the urgency: 3 for the output of a kernel, 2 for its gradients, 1 for other capabilities, else 0.
+    """Return the priority of a statement's unit of work (larger numbers run sooner).
 
-    If the output is wrong, the gradients are wrong, too, but reveal less about the cause.
+    It is 3 for the output of a kernel, 2 for its gradients, 1 for other capabilities, and 0 otherwise. The output comes
+    first because a wrong output makes the gradients wrong, too, and these say less about the cause.
     """
     return _is_capability(heading) + {"kernel-output": 2, "kernel-gradients": 1}.get(heading.id, 0)
 

@@ -1,4 +1,4 @@
-"""The unit of work that verifies one statement."""
+"""The unit of work that verifies one statement on its cases."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ from theorems.run.verify import PART, Progress, SoFar, part_sizes, verify_data, 
 
 @dataclass(frozen=True)
 class Unit:
-    """One statement to verify, with everything on which its result depends.
+    """Unit of work: one statement to verify, with everything on which the result depends.
 
     Attributes:
         id: the id of the statement.
         examples: the number of generated cases.
         seed: the seed of the generated cases.
-        data: user data to check instead; ``None`` for generated cases.
-        under_test: the implementation under test. Its functions must be importable by name in other processes; a
+        data: user data to check the statement on; None for generated cases.
+        under_test: the implementation under test. Other processes must be able to import its functions by name; a
             kernel given by its name is loaded in the process that runs the unit.
-        so_far: the result of the finished cases, in case the unit is stopped; :meth:`run` does not depend on it.
-        lost: the reason why the statement could not be read, so that it is not run; else empty.
+        so_far: the result on the finished cases, reported if the unit is stopped; :meth:`run` does not depend on it.
+        lost: the reason why the statement's file could not be read, so that the unit is not run; else empty.
         isolated: whether untrusted code must run in another process.
-        part: the number of the part: part k has cases k * PART to (k + 1) * PART; 0 for a unit that is not cut.
-        title: the title of the statement, for a result without a case.
+        part: the number k of this part of the cases, which are number k * PART + 1 to (k + 1) * PART; 0 for a unit that
+            is not cut.
+        title: the title of the statement, for the result if no case was checked.
         realistic: whether only cases that resemble users' data are generated.
         relations: whether each case is checked again after a change that must not change the verdict.
-        urgency: units of larger urgency run sooner; 0 for statements that are not capabilities of a kernel.
+        urgency: the priority: units with a larger number run sooner; 0 unless the statement is a capability of
+            attention kernels.
     """
 
     id: str
@@ -59,7 +61,7 @@ class Unit:
 
     @property
     def together(self) -> str:
-        """Return the group of a kernel's capabilities, whose units share calls: a process examines each call once."""
+        """Return the name of a group of units that run in one process because they share a kernel's calls; else ""."""
         return f"calls {self.part}" if self.urgency else ""
 
     def where(self, done: int | None) -> str:
@@ -72,16 +74,16 @@ class Unit:
 
     @property
     def total(self) -> int | None:
-        """Return the number of cases; None if it is unknown: for data, and for capabilities of a kernel."""
+        """Return the number of cases; None if it is unknown, as for user data and for capabilities of a kernel."""
         return None if self.data or self.together else self.examples
 
     def unfinished_result(self, why: str) -> Result:
-        """Return the result on the finished cases, marked as interrupted, or as stopped for the reason ``why``."""
+        """Return the result on the finished cases, stopped for the reason ``why`` (empty: interrupted by a signal)."""
         begun = self.so_far.result if self.so_far else Result(self.id, self.title)
         return replace(begun, generated=self.data is None, interrupted=not why, stopped=why or "interrupted")
 
     def run(self, progress: Progress) -> Result:
-        """Verify the statement and return the result; a unit with more than :data:`PART` cases must be cut first."""
+        """Verify the statement and return the result; more than :data:`PART` cases must be cut into parts first."""
         statement_named(self.id)
         under_test = self.under_test.load()
         progress(0)
@@ -99,29 +101,29 @@ class Unit:
         )
 
     def prepare(self) -> None:
-        """Import our own modules, before the time limit of the unit begins."""
+        """Import our own modules before the unit's time limit begins."""
         statements()
         self.under_test.prepare()
 
     def parts(self) -> Sequence[Unit]:
-        """Return the parts of the unit: the first :data:`PART` cases, the next ones, and so on."""
+        """Return the parts of the unit, each with at most :data:`PART` cases, in the order of the cases."""
         if self.data is not None or self.part or self.examples <= PART:
             return [self]
         return [replace(self, examples=size, part=k) for k, size in enumerate(part_sizes(self.examples))]
 
     def join(self, first: Result, then: Result) -> Result:
-        """Merge the results of two parts."""
+        """Merge the result of the first parts with the result of the next part."""
         return merge_results([first, then])
 
     def last(self, result: Result) -> bool:
-        """Return whether a part with this result makes the later parts unnecessary.
+        """Return whether the parts after the part with this result are unnecessary.
 
         The first falsified case ends the unit, and so does a part that never called the kernel under test.
         """
         return result.counts.get(Verdict.FALSIFIED, 0) > 0 or not result.generated
 
     def conclude(self, result: Result) -> Result:
-        """Return the result of the unit; if no part called the kernel under test, it is "not applicable"."""
+        """Return the unit's result; it is "not applicable" if no part called the kernel under test."""
         if result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED:
             return replace(result, generated=False)
         return result

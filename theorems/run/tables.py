@@ -30,17 +30,17 @@ STYLES = {
 }
 HOLDS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("not established", "yellow")}
 LONGEST_ID = 48
-"""Longest id, in characters, that stays on one line of a table; longer ids (paths of files) are folded."""
+"""Largest number of characters of an id on one line of a table; longer ids (paths of files) are folded."""
 OFTEN = 5
-"""Number of calls below which a claim about a kernel is listed as checked on only some calls."""
+"""Smallest number of calls of a kernel after which a claim is no longer listed as checked on only some calls."""
 LISTED = 5
-"""With more statements than this, claims checked on only some cases are counted instead of listed."""
+"""Largest number of statements for which claims checked on only some cases are listed, rather than counted."""
 SHOWN_ROWS = 40
-"""Largest number of tokens of a failing case that are printed; the file of the case has all."""
+"""Largest number of tokens printed of a failing case; the file of the case has all tokens."""
 
 
 class _Forgiving:
-    """Wrapper of standard error that ignores write errors, such as errors after the terminal was closed."""
+    """Wrapper of standard error that ignores write errors, such as those after the terminal was closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -59,10 +59,10 @@ class _Forgiving:
 
 
 class PlainConsole(Console):
-    """Console that shows control characters, which names in users' files may contain, instead of sending them."""
+    """Console that shows control characters, which users' files may contain, as text instead of sending them."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as rich does, without control characters in texts."""
+        """Print as rich's console does, but with the control characters in texts made visible."""
         super().print(*(_visible(value) for value in objects), **options)
 
 
@@ -75,11 +75,11 @@ def _visible(value: Any) -> Any:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that prints brackets and numbers as they are, without control characters when piped."""
+    """Return a console that prints brackets and numbers as they are, and in a pipe shows control characters as text."""
     stream: Any = _Forgiving(sys.stderr) if stderr else sys.stdout
     plain: dict[str, Any] = {"file": stream, "markup": False, "emoji": False, "highlight": False}
     standard = PlainConsole(**plain)
-    # In a file or pipe the default width of 80 columns would break lines for no reason.
+    # In a file or pipe, rich's default width of 80 columns would break lines without need.
     return standard if standard.is_terminal else PlainConsole(**plain, width=160, no_color=True, force_terminal=False)
 
 
@@ -110,7 +110,7 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str
 
 
 def results_table(results: Sequence[Result]) -> Table:
-    """Return a table of results: statement, title, verdict, examples, worst slack, seconds."""
+    """Return a table with a row for each result: statement, title, verdict, examples, worst slack, seconds."""
     rows = [
         (
             Text(result.id, no_wrap=len(result.id) <= LONGEST_ID),
@@ -127,18 +127,18 @@ def results_table(results: Sequence[Result]) -> Table:
 
 
 def assumptions_table(findings: Iterable[NamedFinding]) -> Table:
-    """Return a table of which assumptions hold on user data."""
+    """Return a table with a row for each assumption: whether it holds on the user data, and why."""
     rows = [(finding.id, finding.title, Text(*HOLDS[finding.holds]), finding.evidence) for finding in findings]
     return column_table("assumption", "says", "", "because", rows=rows, whole=("assumption",))
 
 
 def print_reasons(out: Console, results: Iterable[Result]) -> None:
-    """Print why cases were not upheld or not checked, one paragraph per statement with such cases."""
+    """Print, for each statement, why some of its cases were not upheld or not checked."""
     _print_lines(out, (f"{result.id}: {result.verdict}: {result.reason}" for result in results if result.reason))
 
 
 def print_branches(out: Console, results: Iterable[Result]) -> None:
-    """Print which of the alternatives that a claim allows occurred and how often, one line per claim."""
+    """Print, for each claim that allows alternatives, which alternatives occurred and on how many cases."""
     for result in results:
         total = f" of {result.examples} examples" if result.examples > 1 else ""
         branching = (claim for claim in result.claims if claim.branches)
@@ -148,8 +148,9 @@ def print_branches(out: Console, results: Iterable[Result]) -> None:
 def print_counts(out: Console, results: Iterable[Result]) -> None:
     """Print which claims were checked on only some cases, or on none, because these claims have further hypotheses.
 
-    Few calls of a kernel compute every gradient, so for a capability only claims checked on fewer than :data:`OFTEN`
-    calls are listed. With more than :data:`LISTED` statements, their claims are counted instead.
+    Few calls of a kernel compute every gradient. For a capability of kernels, therefore, only claims checked on fewer
+    than :data:`OFTEN` calls are listed. If more than :data:`LISTED` statements have claims to list, the claims are only
+    counted.
     """
     seldom, never = [], []
     for result in results:
@@ -184,7 +185,7 @@ def _print_lines(out: Console, lines: Iterable[str]) -> None:
 
 
 def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[[Result], str]) -> None:
-    """Print the failing cases as tables, each with the claim, its numbers, and how to reproduce it.
+    """Print the failing cases as tables, each with the falsified claim and how to reproduce the failure.
 
     A case on which several statements fail is printed once.
     """
@@ -203,10 +204,10 @@ def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[
 
 
 def _print_failing_case(out: Console, id: str, failure: Failure, printed: dict[str, str]) -> None:
-    """Print a failing case, or the id of the statement with which it was printed, if ``printed`` has the case."""
+    """Print a failing case; if it is in ``printed``, print only the id of the statement under which it was printed."""
     try:
         case = subject_of(from_json(failure.case))
-    except InvalidInput:  # a kind of case defined in the file of the statement, which is not loaded here
+    except InvalidInput:  # the statement's file, which is not loaded here, defines this kind of case
         _print_lines(out, (f"  {line.strip().rstrip(',')}" for line in failure.case.splitlines()[1:-1]))
         return
     if (first := printed.setdefault(repr((table_of(case), lines_of(case))), id)) != id:
@@ -216,7 +217,7 @@ def _print_failing_case(out: Console, id: str, failure: Failure, printed: dict[s
 
 
 def print_case(out: Console, case: Subject) -> None:
-    """Print a case in full: its table, then the other lines."""
+    """Print a case in full: its table, then the lines about what the table leaves out."""
     columns, rows = table_of(case)
     if rows:
         out.print(column_table(*columns, rows=rows, right=("input", "token", "score")))
@@ -224,16 +225,16 @@ def print_case(out: Console, case: Subject) -> None:
 
 
 def table_of(case: Subject) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the titles of the columns and the rows of a case.
+    """Return the titles of the columns and the rows of the table in which a case is printed.
 
-    For data of the first paper a row is a token with its score and key; other kinds of cases bring their own table,
-    and calls of a kernel have none.
+    For data of the first paper, a row is a token with its score and key. Other kinds of cases define their own table;
+    calls of a kernel have an empty one.
     """
     return (CASE_COLUMNS, case_rows(case)) if isinstance(case, Case) else case.rows()
 
 
 def lines_of(case: Subject) -> list[str]:
-    """Return what the table of a case leaves out, one line for each item."""
+    """Return one line for each item of a case that its table leaves out."""
     return case_lines(case) if isinstance(case, Case) else case.lines()
 
 
@@ -241,7 +242,7 @@ CASE_COLUMNS = ("input", "token", "chosen", "score", "key")
 
 
 def case_rows(case: Case) -> list[tuple[str, ...]]:
-    """Return the rows of a case's table, one per token."""
+    """Return the rows of the table of a case of the first paper, one row per token."""
     problem = case.problem
     tokens = [(i, t) for i in range(problem.n) for t in range(problem.T)]
     rows: list[tuple[str, ...]] = [
@@ -259,7 +260,7 @@ def case_rows(case: Case) -> list[tuple[str, ...]]:
 
 
 def case_lines(case: Case) -> list[str]:
-    """Return loss, seed and arrays of a case of the first paper, one line for each."""
+    """Return one line each for the loss, the seed and the arrays of a case of the first paper."""
     lines = [f"loss {case.problem.loss.name}", f"seed {case.seed}"]
     if case.alpha is not None:
         lines.append(f"alpha {case.alpha.tolist()}")

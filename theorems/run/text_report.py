@@ -1,4 +1,4 @@
-"""The report of a run as plain text, for an AssertionError, a notebook or a log."""
+"""Report of a run as plain text, for an AssertionError, a notebook or a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH = 120
 
 
 def plain_text(write: Callable[[Console], object]) -> str:
-    """Return what ``write`` prints to the console that it is called with, without colours and trailing blanks."""
+    """Call ``write`` with a console and return the text that it prints there, without colours and trailing blanks."""
     buffer = io.StringIO()
     write(Console(file=buffer, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True))
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
@@ -28,14 +28,14 @@ def text_report(
     before: str = "",
     after: Iterable[str] = (),
 ) -> str:
-    """Return a report as text: a table, the reasons, the failing cases.
+    """Return a report as text: a table of results, why cases were not upheld, and the failing cases.
 
     Args:
         results: the results to report.
-        again: returns a line that says how to reproduce the failing case of a result.
-        results_in_table: the results for the table; by default all.
-        before: a paragraph before the table.
-        after: paragraphs after the failing cases.
+        again: function of a result that returns a line saying how to reproduce its failing case.
+        results_in_table: the results to show in the table; by default all.
+        before: a paragraph to print before the table.
+        after: paragraphs to print after the failing cases.
     """
 
     def write(out: Console) -> None:

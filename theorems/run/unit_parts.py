@@ -1,4 +1,7 @@
-"""State of a run: the parts into which its units are cut, and their results so far."""
+"""State of a run: the parts into which its units of work are cut, and the parts' results so far.
+
+A unit of work is, for example, a statement on its cases.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from theorems.run.unit_protocols import Divisible, R, StopRun, Work
 
 
 class Parts(Generic[R]):
-    """Parts of all units of a run, by number.
+    """The parts of all units of a run, numbered through the run, with their results.
 
     Attributes:
-        handle: the handler of events about units; parts of units cause no events.
-        by_number: the parts by number, each with its finished work.
+        handle: the handler of the events about units; a single part causes no event of its own.
+        by_number: the parts by number; the field ``so_far`` of an unfinished part has the result of its finished steps.
     """
 
     def __init__(
@@ -29,7 +32,11 @@ class Parts(Generic[R]):
         journal: Journal | None,
         enough: Callable[[R], str] | None,
     ) -> None:
-        """Cut the units into parts, and take the results that the journal has."""
+        """Cut the units into parts, and take the results that the journal has.
+
+        ``enough`` is a function of a part's result that returns the reason to stop the run, or an empty string to go
+        on.
+        """
         self.handle = handle
         self.journal = journal
         self.by_number: dict[int, Work[R]] = {}
@@ -52,9 +59,9 @@ class Parts(Generic[R]):
                 handle(UnitDone(joining.result))
 
     def order(self, *, backwards: bool) -> list[int]:
-        """Return the numbers of the unfinished parts: first those of urgent units, most urgent first, then the others.
+        """Return the numbers of the unfinished parts: first the parts of units with a priority, the highest first.
 
-        If ``backwards``, units that are not urgent come in reverse order.
+        If ``backwards`` is true, the units without a priority come in reverse order.
         """
         urgent = sorted((joining for joining in self._joining if _urgency(joining)), key=_urgency, reverse=True)
         others = [joining for joining in self._joining if not _urgency(joining)]
@@ -70,33 +77,33 @@ class Parts(Generic[R]):
         return any(getattr(joining.result, "verdict", None) is Verdict.UPHELD for joining in self._joining)
 
     def part_to_do(self, k: int) -> Work[R] | None:
-        """Return a part in its current state; None if it need not be done."""
+        """Return part number k with the result of its finished steps; return None if the part need not be run."""
         return None if self.needless(k) else self.by_number[k]
 
     def needless(self, k: int) -> bool:
-        """Return whether a part is done, or is not needed because an earlier part ended its unit."""
+        """Return whether part number k is finished, or is not needed because an earlier part ended its unit."""
         joining = self._of(k)
         return joining.result is not None or not joining.next <= k < joining.end or k in joining.waiting
 
     def count_steps(self, k: int, done: int) -> None:
-        """Record how many steps of a part are done."""
+        """Record that ``done`` steps of part number k are finished."""
         joining = self._of(k)
         if joining.result is None:
             joining.steps[k] = done
             self.handle(CaseDone(joining.unit.id, joining.steps.total()))
 
     def so_far(self, k: int, so_far: Any) -> None:
-        """Record the finished work of a part, from which a result is made if the part does not finish."""
+        """Record the result of the finished steps of part number k; it is used if the part does not finish."""
         self.by_number[k] = replace(self.by_number[k], so_far=so_far)  # type: ignore[type-var]
 
     def finish(self, k: int, result: R) -> None:
-        """Record the result of a part, also in the journal."""
+        """Record the result of part number k, also in the journal."""
         if self.journal is not None:
             self.journal.keep_result(self.by_number[k], result)
         self.give_up(k, result)
 
     def give_up(self, k: int, result: R) -> None:
-        """Record a result that another run might not have, such as a timeout; it is not written to the journal."""
+        """Record a result that might differ in another run, such as a timeout's, without writing it to the journal."""
         if self.needless(k):
             return
         if self.by_number[k].total is not None and self._of(k).count > 1:
@@ -110,7 +117,7 @@ class Parts(Generic[R]):
             raise StopRun(self._why)
 
     def results(self, why: str) -> list[R]:
-        """Return one result per unit; results of unfinished units give ``why`` as the reason."""
+        """Return one result per unit; the results of unfinished units give ``why`` as the reason."""
         return [joining.result or joining.unfinished_result(self.by_number, why) for joining in self._joining]
 
     def _of(self, k: int) -> _Joining[R]:
@@ -126,14 +133,14 @@ class Parts(Generic[R]):
 
 
 class _Joining(Generic[R]):
-    """A unit and the results of its parts, which are joined in order.
+    """One unit of work and the results of its parts, which are joined in the parts' order.
 
     Attributes:
         count: the number of parts.
         next: the number of the first part whose result is not joined yet.
         end: the number of the last part that is needed, plus one.
-        waiting: results of parts after ``next``, by number.
-        steps: the number of steps done, by part.
+        waiting: results of finished parts that are not joined yet, by the part's number.
+        steps: the number of finished steps of each part, by the part's number.
         result: the result of the unit; None until it is finished.
     """
 
@@ -149,7 +156,7 @@ class _Joining(Generic[R]):
         self._joined: R | None = None
 
     def take(self, k: int, result: R) -> None:
-        """Take the result of a part, and join the results whose earlier parts are complete."""
+        """Take the result of part number k, and join each result whose earlier parts are all joined."""
         if k >= self.end:
             return
         self.waiting[k] = result
@@ -162,7 +169,7 @@ class _Joining(Generic[R]):
             self.result = self._conclude(self._joined)
 
     def unfinished_result(self, parts: dict[int, Work[R]], why: str) -> R:
-        """Return the result joined from all parts, with ``why`` as the reason of the unfinished ones."""
+        """Return the joined result; unfinished parts add their finished steps, with ``why`` as the reason."""
         for k in range(self.next, self.end):
             self._joined = self._with(self.waiting[k] if k in self.waiting else parts[k].unfinished_result(why))
         assert self._joined is not None
@@ -176,5 +183,5 @@ class _Joining(Generic[R]):
 
 
 def _urgency(joining: _Joining[Any]) -> int:
-    """Return the urgency of a unit: the larger, the sooner it is run; 0 by default."""
+    """Return the priority of a unit (a larger number runs sooner): its attribute ``urgency``, or 0 without one."""
     return int(getattr(joining.unit, "urgency", 0))

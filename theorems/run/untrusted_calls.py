@@ -1,4 +1,4 @@
-"""Calls of untrusted code before and after a run, made in a sandbox, which returns plain data."""
+"""Calls of untrusted code before and after a run, in a sandbox (another process) that returns plain data."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.sandbox import ProcessDied, Sandbox
 
 ImplementationSummary = tuple[str, KernelDescription | None, str | None]
-"""The name of the implementation under test, the description of a kernel (or None), and what identifies it."""
+"""The implementation's name, the description of a kernel (or None), and a text that identifies what is under test (or
+None)."""
 
 
 def describe_implementation(under_test: UnderTest) -> ImplementationSummary:
-    """Load the implementation under test and describe it; to describe a kernel given by name, call it once."""
+    """Load and describe the implementation under test; call a kernel given by its name once, to learn its interface."""
     implementation = under_test.load()
     return implementation.name, implementation.describe(), of_implementation(implementation)
 
 
 def describe_in_sandbox(under_test: UnderTest, sandbox: Sandbox) -> ImplementationSummary:
-    """Describe the implementation under test; a kernel given by its name is loaded in the sandbox.
+    """Describe the implementation under test; a kernel given by its name is loaded and called in the sandbox.
 
     Raises:
-        InvalidInput: it cannot be loaded, or is not a kernel.
-        ProcessDied: importing it or calling it once ended the process.
+        InvalidInput: the implementation cannot be loaded, or is not a kernel.
+        ProcessDied: importing the kernel, or calling it once, ended the sandbox's process.
     """
     if not under_test.by_name:
         return describe_implementation(under_test)
@@ -42,12 +43,14 @@ def _import_kernel(kernel: UnderTest) -> None:
 
 
 def load_heading(id: str) -> Heading:
-    """Return the heading of a statement; a user file that defines it is run."""
+    """Return a statement's heading (its fields that are not functions); run the user's file that defines it, if any."""
     return heading_of(statement_named(id))
 
 
 def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
-    """Return the headings of statements, each once; if a file ends the process that runs it, ``lost`` says how.
+    """Return the headings of statements, each statement once.
+
+    If running a user's file ends its process, the attribute ``lost`` of the headings from that file says how it ended.
 
     Raises:
         InvalidInput: an id is unknown, or a file cannot be used.
@@ -71,9 +74,9 @@ def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
 
 
 def findings_on(data: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[NamedFinding]:
-    """Return findings on data for every assumption of the statements.
+    """Return, for each assumption of the statements, the finding whether it holds on the data.
 
-    If the predicate of an assumption ends its process, the finding says how.
+    If the predicate of an assumption ends the process that evaluates it, the finding says how the process ended.
     """
     chosen = [heading for heading in chosen if heading.about == data.case.noun]
     all_findings = findings(data, (), {id for heading in chosen for id in heading.assumptions})
@@ -93,13 +96,13 @@ def findings_on(data: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> lis
 
 
 def _own_findings(id: str, data: Given) -> list[NamedFinding]:
-    """Check the assumptions that the file of a statement defines."""
+    """Return the findings for the assumptions that the statement's own file or package defines."""
     own_findings = findings(data, [replace(statement_named(id), assumptions=())])
     return [finding._replace(exact=dict(finding.exact)) for finding in own_findings]
 
 
 def hints_on(under_test: UnderTest, sandbox: Sandbox) -> tuple[str, ...]:
-    """Return possible causes why a kernel is falsified; nothing if the kernel ends the process that looks for them."""
+    """Return possible reasons why a kernel was falsified; return none if looking for them ends the kernel's process."""
     if not under_test.by_name:
         return _hints(under_test)
     try:

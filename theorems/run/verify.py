@@ -1,7 +1,7 @@
-"""Verification of one statement, on cases drawn from its strategy or made from user data.
+"""Verification of one statement, on cases drawn from its Hypothesis strategy or derived from user data.
 
-:func:`verify_generated` and :func:`verify_data` are pure functions of their arguments (but for the seconds they
-report), so a call can be a unit of work of the command or of a cluster.
+:func:`verify_generated` and :func:`verify_data` are pure functions of their arguments, except for the measured seconds,
+so that a pool of processes or a cluster can run them.
 """
 
 from __future__ import annotations
@@ -32,25 +32,24 @@ from theorems.run.result import Failure, Result, merge_results, of_outcome
 PART = 250
 """Largest number of cases drawn from one seed.
 
-Hypothesis's draws depend on earlier draws. More cases are therefore drawn in parts, each from a seed of its own, so
-that another process can draw a part without the parts before it.
-"""
+Each case that Hypothesis draws depends on the cases before it. A larger number of cases is therefore drawn in parts,
+each from its own seed, so that another process can draw a part without drawing the parts before it."""
 SHRINKING_CALLS, FEWER_CALLS = 300, 40
-"""Largest numbers of cases checked while a failing case is shrunk; a time limit would not be reproducible.
+"""Largest numbers of checks while a failing case is shrunk; a time limit instead would not be reproducible.
 
-The smaller number is for kernels, which are slow, and for cases that are checked again after a change.
-"""
+The smaller number is for kernels, which are slow, and for a claim that compares the verdicts on a case and on a changed
+copy of the case."""
 
 
 @dataclass(frozen=True)
 class SoFar:
-    """The result of a statement on the cases checked so far.
+    """Result of a statement on the cases checked so far.
 
     Attributes:
-        tried: the result on all cases but the falsified one.
+        tried: the merged result on all cases that were not falsified.
         falsified: the result on the falsified case; None if there is none.
         error: the first exception that a check raised; empty if there was none.
-        at_error: the number of the case that raised the exception, counted from one.
+        at_error: the number of the first case on which a check raised an exception, counted from one.
     """
 
     tried: Result
@@ -59,7 +58,7 @@ class SoFar:
     at_error: int = 0
 
     def misfit(self, id: str, total: int | None) -> str:
-        """Return why this cannot be the result of a unit, as :meth:`theorems.run.result.Result.misfit` does."""
+        """Return why this cannot be the result so far of a unit with this id and ``total`` cases; empty if it can."""
         return self.tried.misfit(id, total) or (self.falsified.misfit(id, total) if self.falsified else "")
 
     @property
@@ -70,14 +69,14 @@ class SoFar:
 
 @runtime_checkable
 class Progress(Protocol):
-    """Protocol of callbacks that record the progress of a unit."""
+    """Protocol of a function that is told the progress of a unit of work."""
 
     def __call__(self, done: int, so_far: Any = None, /) -> None:
-        """Record the number of steps done; ``so_far`` is the finished work, reported if the unit is stopped."""
+        """Take the number of finished steps, and in ``so_far`` their result, to be reported if the unit is stopped."""
 
 
 def nothing(done: int, so_far: Any = None, /) -> None:
-    """Show no progress."""
+    """Ignore the progress of a unit."""
 
 
 CheckCase = Callable[[Statement, Subject, Implementation], Outcome]
@@ -85,20 +84,20 @@ CheckCase = Callable[[Statement, Subject, Implementation], Outcome]
 
 
 class _Reproduced(Exception):
-    """Exception that :func:`_drive` raises on a failing case; Hypothesis shrinks the case while it still is raised."""
+    """Exception that :func:`_drive` raises on a failing case; Hypothesis looks for smaller cases that raise it, too."""
 
 
 class _ShrinkLimit(BaseException):
-    """Shrinking used up its number of checks; not derived from Exception, so that Hypothesis does not catch it."""
+    """Exception that ends shrinking after enough checks; a BaseException, so that Hypothesis does not catch it."""
 
 
 def seed_of(id: str, seed: int, part: int = 0) -> int:
-    """Return the seed for a part of a statement's cases, which depends only on these arguments."""
+    """Return the seed from which a part of a statement's cases is drawn; it depends only on these arguments."""
     return seed_from(f"{id} {seed} {part}" if part else f"{id} {seed}")
 
 
 def part_sizes(examples: int) -> list[int]:
-    """Return the number of cases of each part."""
+    """Return the number of cases in each part when ``examples`` cases are cut into parts of at most :data:`PART`."""
     return [min(PART, examples - begun) for begun in range(0, examples, PART)]
 
 
@@ -108,7 +107,7 @@ def _drive(
     """Call ``fails`` on generated cases; once it returns True, call it on smaller and smaller cases."""
 
     def visit(case: Subject) -> None:
-        # Raise it only here: Hypothesis treats an exception from another line as another bug.
+        # Raise the exception at this line only: Hypothesis treats an exception from another line as another bug.
         if fails(case):
             raise _Reproduced
 
@@ -119,20 +118,21 @@ def _drive(
             examples=examples,
             seed=seed,
             phases=(Phase.generate, Phase.shrink),
-            # These two health checks depend on the clock and the caller; the other checks find defects of a strategy.
+            # These two health checks depend on the clock and the caller; the others find defects of a strategy.
             unchecked=(HealthCheck.too_slow, HealthCheck.differing_executors),
             near_copies=False,
         )
 
 
 def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | None = None) -> list[Any]:
-    """Return the generated cases on which a statement is checked, part after part.
+    """Return the generated cases on which a statement is checked, in the order of the parts from which they are drawn.
 
     Args:
         statement: the statement.
         examples: the number of cases.
         seed: the seed of the run.
-        every: as in :func:`generators.realistic_numbers.realistic`.
+        every: whether all cases (True), no case (False) or one in five (None) resembles users' data, if the strategy
+            can draw such cases.
     """
     cases: list[Any] = []
 
@@ -146,7 +146,7 @@ def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | 
 
 
 class _Trial:
-    """Checks of a statement on many cases; keeps the smallest case that falsifies the first falsified claim."""
+    """Checks of a statement on many cases, with the smallest case that falsifies the claim falsified first."""
 
     def __init__(
         self,
@@ -172,11 +172,14 @@ class _Trial:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds spent on the trial."""
+        """Return the seconds since the checks began."""
         return time.perf_counter() - self._began
 
     def generating(self, case: Subject) -> bool:
-        """Check a case; return whether it is falsified, or, after a falsified case, falsified by the same claim."""
+        """Check a case and return whether it is falsified.
+
+        After a falsified case, return only whether the same claim is falsified again.
+        """
         if self._claim:
             return self._shrinking(case, self._same_claim)
         outcome = self.check_case(self.statement, case, self.under_test)
@@ -194,7 +197,10 @@ class _Trial:
         return outcome.verdict is Verdict.FALSIFIED
 
     def repeating(self, case: Subject) -> bool:
-        """Visit the same cases again: skip the cases before the error, then shrink the case that raised it."""
+        """Visit the cases of :meth:`generating` once more, and shrink the case that raised the first error.
+
+        Return False before this case; from then on return whether a case raises the same error.
+        """
         self.at_error += 1
         self.progress(self.result.examples)
         return self.at_error >= self.so_far.at_error and self._shrinking(case, self._same_error)
@@ -223,7 +229,7 @@ class _Trial:
         return True
 
     def _keep(self, failure: Failure) -> None:
-        """Keep the failure, if it is smaller than the failure kept so far."""
+        """Keep the failure if its case is smaller than the failing case kept so far."""
         summary = self.so_far.falsified or self.so_far.tried
         if summary.failure is not None and summary.failure.order <= failure.order:
             return
@@ -233,7 +239,7 @@ class _Trial:
 
 
 def failure_of(statement: Statement, case: Subject, outcome: Outcome, claim: str = "", shrunk: bool = False) -> Failure:
-    """Return the record of a failing case; ``claim`` names the falsified claim to report, by default the first one."""
+    """Return the record of a failing case; ``claim`` names the falsified claim to report (by default the first)."""
     falsified = [c for c in outcome.claims if c.verdict is Verdict.FALSIFIED]
     named = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
     text = as_text(case, case_of=statement.id, claim=named.name if named else "")
@@ -251,17 +257,17 @@ def verify_generated(
     only_realistic: bool = False,
     relations: bool = False,
 ) -> Result:
-    """Check a statement on cases from its strategy; the first falsified case is shrunk and ends the run.
+    """Check a statement on cases from its strategy; stop at the first falsified case, after shrinking it.
 
-    Equal arguments give equal results (but for the seconds), in any process and in any order.
+    Equal arguments give equal results, except for the measured seconds, in any process and in any order.
 
     Args:
         id: the id of the statement.
         examples: the largest number of cases; a strategy may have fewer.
         seed: the seed of the cases.
-        under_test: the implementation that the statement is checked on.
-        progress: called with the number of cases done.
-        part: the number of the part, if the run has more than :data:`PART` cases.
+        under_test: the implementation on which the statement is checked.
+        progress: function called with the number of checked cases and the result so far.
+        part: the number of this part, from 0, if the run has more than :data:`PART` cases.
         only_realistic: whether only cases that resemble users' data are drawn, see :mod:`generators.realistic_numbers`.
         relations: whether each case is checked again after a change that must not change the verdict, see
             :mod:`generators.metamorphic_relations`.
@@ -285,7 +291,7 @@ def verify_generated(
         result = of_outcome(statement, nothing_drawn, generated=True)
     # A statement that never called the kernel under test is not applicable to it, rather than inconclusive.
     untouched = result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED
-    # For a kernel, claims that do not depend on its calls are dropped, so that missing claims mean nothing.
+    # With a kernel under test, claims that do not depend on its calls are dropped; missing claims then mean nothing.
     listed = () if under_test.recorded else tuple(statement.claims)
     result = replace(result, generated=not untouched, seconds=trial.seconds, listed=listed)
     return _explain(statement, result, under_test)
@@ -294,7 +300,7 @@ def verify_generated(
 def _verify_outcomes(
     statement: Statement, outcomes: Iterator[tuple[Outcome, Subject]], under_test: Implementation, progress: Progress
 ) -> Result:
-    """Merge outcomes that the implementation under test provides itself, up to the first falsified case."""
+    """Merge the outcomes that the implementation under test computes itself, up to the first falsified case."""
     began = time.perf_counter()
     result = Result(statement.id, statement.title)
     for outcome, case in outcomes:
@@ -313,14 +319,14 @@ def _verify_outcomes(
 
 
 def _not_about(statement: Statement, why: str) -> Result:
-    """Return the result "not applicable, because ``why``" of a statement that was not checked."""
+    """Return the result of a statement that was not checked: "not applicable", with the reason ``why``."""
     return of_outcome(statement, Outcome(Verdict.NOT_APPLICABLE, reason=why), generated=False)
 
 
 def _run_to_end(
     statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None
 ) -> Outcome | None:
-    """Run :func:`_drive`; return None, or an outcome if the strategy itself raised an error."""
+    """Run :func:`_drive`; return None, or an outcome with the error if drawing a case raised one."""
     try:
         _drive(statement, examples, seed, fails, every)
     except (_Reproduced, _ShrinkLimit):
@@ -343,14 +349,14 @@ def verify_data(
     progress: Progress = nothing,
     relations: bool = False,
 ) -> Result:
-    """Check a statement on user data, that is, on every case that the statement derives from the data.
+    """Check a statement on user data: on every case that the statement derives from the data.
 
     Args:
         id: the id of the statement.
-        given: the data; a stored failing case is checked exactly as it is.
-        under_test: the implementation that the statement is checked on.
-        progress: called with the number of cases done.
-        relations: as in :func:`verify_generated`.
+        given: the user data; if they are a stored failing case, this case is checked without a change.
+        under_test: the implementation on which the statement is checked.
+        progress: function called with the number of checked cases and the result so far.
+        relations: whether each case is checked again after a change that must not change the verdict.
     """
     statement = statement_named(id)
     if why := under_test.out_of_reach(statement.kernel):
@@ -375,14 +381,14 @@ def verify_data(
 
 
 def _explain(statement: Statement, result: Result, under_test: Implementation) -> Result:
-    """Add to a failure of a kernel the diagnosis and the test for the kernel's maintainer."""
+    """Add to a kernel's failure a diagnosis, and the source of a test that fails on the kernel, for its maintainer."""
     failure = result.failure
     if failure is None or failure.verdict is not Verdict.FALSIFIED or not under_test.recorded:
         return result
     case = subject_of(from_json(failure.case))
     try:
         explanation = under_test.explain(statement, case)
-    except Exception as error:  # explaining calls the untrusted kernel once more
+    except Exception as error:  # the explanation calls the untrusted kernel once more
         raised = f"on a second call with the failing case it raised {type(error).__name__}"
         explanation = Explanation(f"{statement.id}: {raised}", no_test=raised)
     line, test, no_test = explanation

@@ -1,9 +1,10 @@
-"""Worker process: it works on units one after another, and does not outlive the process that sends them.
+"""Worker process: it runs units of work (a statement on its cases, for example) one after another.
 
-Units arrive on standard input, pickled by a trusted process. Plain data go back on standard output, one line of JSON
-each, because a unit may run untrusted code. On Linux a second process, which never runs a unit, waits for the process
-that does, and ends everything that it leaves behind. Only the standard library is imported here: importing what a unit
-needs takes a second or more, and this process must end even if its parent is killed during that time.
+A trusted process sends the units, pickled, on standard input. Because a unit may run untrusted code, the answers are
+plain data: one line of JSON each, on standard output. On Linux a second process, the watcher, never runs a unit; it
+waits for the worker to end, and then ends all processes that the worker leaves behind. This module imports only the
+standard library: importing what a unit needs takes a second or more, and the worker must end even if its parent is
+killed meanwhile.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, NoReturn
 
 OFTEN = 0.1
-"""Seconds between two messages about the progress of a unit; the pool looks at messages no more often."""
+"""Smallest number of seconds between two messages about a unit's progress; the pool looks at messages no more often."""
 KEPT = 0.5
-"""Seconds between two messages with the finished work; with untrusted code such a message follows every step."""
+"""Smallest number of seconds between two messages with the result so far, unless one follows every step."""
 LONGEST_REASON = 10_000
-"""Largest number of characters of the reason why a unit failed."""
+"""Largest number of characters in the message that says why a unit failed."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 Send = Callable[[str, Any], None]
@@ -35,24 +36,25 @@ _serves = False
 
 
 def is_worker() -> bool:
-    """Return whether this process is a pool's worker, in which untrusted code must not run together with its judge."""
+    """Return whether this process is a pool's worker; such a process judges kernels, but must not run them itself."""
     return _serves
 
 
 class Heartbeat:
-    """Callback that sends the progress of a unit: at every step if ``always``, else at most every :data:`OFTEN` s.
+    """Callback that sends the progress of a unit, at every step if ``always`` is true.
 
-    ``always`` is for untrusted code, which may end the process at any step.
+    Otherwise the progress is sent at most every :data:`OFTEN` seconds. ``always`` is true for untrusted code, which may
+    end the process at any step.
     """
 
     def __init__(self, send: Send, *, always: bool = False) -> None:
-        """Take the function that sends a message, and whether to send one at every step."""
+        """Take ``send``, the function that sends a message, and ``always``, whether to send a message at every step."""
         self._send = send
         self._always = always
         self._sent = self._kept = time.monotonic()
 
     def __call__(self, done: int, so_far: Any = None) -> None:
-        """Send how many steps are done and, now and then, the finished work."""
+        """Send ``done``, the number of finished steps, and from time to time ``so_far``, the result of these steps."""
         now = time.monotonic()
         if self._always or now - self._sent >= OFTEN:
             self._sent = now
@@ -63,11 +65,12 @@ class Heartbeat:
 
 
 def serve() -> None:
-    """Receive and run units, each pickled with its number and whether it is untrusted, until the input is closed.
+    """Receive units, each pickled with its number and whether it is untrusted, and run them until the input is closed.
 
-    Each message about a unit is a line of JSON, [number, kind, value]. The kinds are ``begun`` (its modules are
-    imported; null), ``progressed`` (the number of steps done), ``so far`` (the finished work, an object), and at the
-    end ``finished`` (the result, an object) or ``failed`` (the reason, a string).
+    Each message about a unit is a line of JSON, [number, kind, value]. The kinds are ``begun`` (the unit's modules are
+    imported; value null), ``progressed`` (value: the number of finished steps), ``so far`` (value: the result of these
+    steps, an object), and at the end ``finished`` (value: the result, an object) or ``failed`` (value: the reason, a
+    string).
     """
     global _serves
     _serves = True
@@ -77,7 +80,7 @@ def serve() -> None:
     this_process, number = os.getpid(), 0
 
     def send(kind: str, value: Any) -> None:
-        if os.getpid() != this_process:  # a copy of this process, which untrusted code forked and let return
+        if os.getpid() != this_process:  # untrusted code forked this process, and the copy returned from the unit
             os._exit(0)
         content = _line(number, kind, value)
         try:
@@ -112,7 +115,7 @@ def _line(number: int, kind: str, value: Any) -> bytes:
 
 
 def channel() -> tuple[BinaryIO, BinaryIO]:
-    """Return the original standard input and output; leave the process without input, and let it print to stderr."""
+    """Return standard input and output as files; from now on the process has no input and prints to standard error."""
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -124,7 +127,7 @@ def channel() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _receive(incoming: BinaryIO, received: SimpleQueue[tuple[int, bytes, bool]]) -> None:
-    """Queue the units that arrive; exit at the end of the input, when the parent is gone or has closed the pipe."""
+    """Put arriving units into the queue; exit when the input ends, since then the parent is gone or closed it."""
     try:
         while True:
             received.put(pickle.load(incoming))
@@ -133,11 +136,11 @@ def _receive(incoming: BinaryIO, received: SimpleQueue[tuple[int, bytes, bool]])
 
 
 class _Environment:
-    """State that is restored between units, since a unit may change it: working directory and standard streams."""
+    """State that is restored before each unit, since a unit may change it: working directory and standard streams."""
 
     def __init__(self) -> None:
         self._folder = ""
-        with suppress(OSError):  # the directory was deleted
+        with suppress(OSError):  # the working directory was deleted
             self._folder = os.getcwd()
         self._stderr = os.dup(1)
 
@@ -153,7 +156,7 @@ class _Environment:
 
 
 def single_threaded() -> None:
-    """Limit this process to one thread: on small tensors more threads are slower."""
+    """Limit computations of NumPy and torch in this process to one thread: on small tensors more threads are slower."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -163,9 +166,10 @@ def single_threaded() -> None:
 def watch() -> None:
     """Fork into a watcher and a worker, which end, with all processes that they started, when their parent ends.
 
-    This needs Linux. The function returns in the worker. The watcher adopts every process that the worker leaves
-    behind, even in a session of its own, and ends as the worker ends. On other systems this does nothing: the worker
-    ends at the end of its input, and the parent ends its process group.
+    This needs Linux. The function returns in the worker only. The watcher becomes the parent of every process that the
+    worker leaves behind, even of a process in another session, ends all of them, and exits with the worker's exit code.
+    On other systems the function does nothing: the worker ends when its input ends, and the parent ends the worker's
+    process group.
 
     The first command-line argument is the id of the parent process, which may have ended already.
     """
@@ -187,7 +191,7 @@ _WATCHED = {getattr(signal, name) for name in ("SIGCHLD", "SIGINT", "SIGTERM") i
 
 
 def _watch(child: int) -> NoReturn:
-    """Wait for the worker process ``child``: pass SIGINT on to it, kill it on SIGTERM, and end as it ends."""
+    """Wait for the worker process ``child`` and end as it ends; pass SIGINT on to the child, and kill it on SIGTERM."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(nothing, number)
@@ -205,18 +209,18 @@ def _watch(child: int) -> NoReturn:
             for pid in _children():
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            os.waitpid(-1, 0)  # children of the ended process are children of this process now
+            os.waitpid(-1, 0)  # the ended process's children are now children of this process
     end_as(code)
 
 
 def end_as(code: int) -> NoReturn:
-    """End this process as another one ended: with its exit code, or, if ``code`` is negative, by signal ``-code``."""
+    """End this process as another one ended: with the exit code ``code``, or by signal ``-code`` if it is negative."""
     if code < 0:
         with suppress(ImportError):
             import resource
 
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError):  # the action of SIGKILL cannot be set
+        with suppress(OSError):  # the handler of SIGKILL cannot be set
             signal.signal(-code, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
         os.kill(os.getpid(), -code)
@@ -224,7 +228,7 @@ def end_as(code: int) -> NoReturn:
 
 
 def _children() -> list[int]:
-    """Return the ids of the processes whose parent is this one, zombies included."""
+    """Return the ids of all child processes of this process, including ended ones not yet waited for."""
     children = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):

@@ -1,1 +1,1 @@
-"""Engines, which run units on several machines: the workers of a Dask cluster."""
+"""Engines, which run units of work on several machines; the only engine is a Dask cluster."""

@@ -1,6 +1,6 @@
-"""Coordinator of a run on an engine: it submits units and collects their results.
+"""Coordinator of a run on an engine (a cluster): it submits units of work and collects their results.
 
-A unit whose result is in a journal is not run again, even if the coordinator or a worker has died.
+A unit whose result is in a journal is not run again, even if the coordinator or a worker has died since.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from theorems.run.pool import LOOK, NO_RESULT, PATIENCE, TRIES, MessageHandler, 
 from theorems.run.unit_protocols import StopRun
 
 OVER = "out of time"
-"""The reason reported for unfinished units when ``until`` returned true."""
+"""The reason reported for units of work that were unfinished when the function ``until`` returned true."""
 LOCAL = "local"
-"""The value of ``--engine`` for processes of this machine."""
+"""The value of ``--engine`` that means processes of this machine instead of a cluster."""
 WINDOW = 1000
-"""Largest number of tasks submitted at a time: more than most clusters have cores, and few enough to cancel quickly."""
+"""Largest number of unfinished tasks: more than most clusters have cores, few enough to cancel quickly."""
 
 
 class Coordinator:
-    """Counterpart of :class:`theorems.run.pool.Pool` whose workers are those of an engine.
+    """Counterpart of :class:`theorems.run.pool.Pool` that runs units of work on the workers of an engine.
 
     Attributes:
-        until: a function, called often, that returns whether to stop although units are unfinished.
+        until: a function, called often; if it returns true, the run stops although units are unfinished.
     """
 
     def __init__(self, engine: OnDask, run: Mapping[str, Any], journal: Path | None = None) -> None:
-        """Take the engine and the run.
+        """Take the engine, the identity of the run, and the path of its journal.
 
         Args:
-            engine: the engine that runs the units.
+            engine: the engine that runs the units of work.
             run: the identity of the run, see :func:`theorems.run.identity.identity`.
-            journal: the path of the run's journal; a worker that can access the folder ``NAME.workers`` beside
-                it keeps its own journal there.
+            journal: the path NAME of the run's journal; None for none. A worker that can write to the folder
+                ``NAME.workers`` beside it keeps its own journal in that folder.
         """
         self.until: Callable[[], bool] = lambda: False
         self._engine = engine
@@ -68,12 +68,12 @@ class Coordinator:
         timeout: float | None = None,
         patience: float = PATIENCE,
     ) -> Iterator[None]:
-        """Work on units as :meth:`theorems.run.pool.Pool.work` does.
+        """Run units as :meth:`theorems.run.pool.Pool.work` does, and pass each message about a unit to ``on_message``.
 
         Raises:
             KeyboardInterrupt: a signal came.
             StopRun: ``until`` returned true, or the scheduler cannot be reached any more.
-            InvalidInput: a worker has other sources or libraries.
+            InvalidInput: a worker's sources or libraries differ from ours.
         """
         waiting, out = deque(order), dict[Answer, int]()
         self._tries.clear()
@@ -118,7 +118,7 @@ class Coordinator:
     def _task(
         self, k: int, unit: Any, on_message: MessageHandler, timeout: float | None, patience: float
     ) -> Task | None:
-        """Return the task to submit for a unit; None if the unit need not be done or a journal has its result."""
+        """Return the task to submit for unit number k; None if the unit need not be run or a journal has its result."""
         if unit is None:
             return None
         its_address = self._addresses.setdefault(k, address(unit, self._run))
@@ -147,9 +147,10 @@ class Coordinator:
             on_message(k, "died", NO_RESULT)
 
     def _again(self, lost: Mapping[int, str], on_message: MessageHandler) -> list[int]:
-        """Return the lost units that must be submitted again.
+        """Return the numbers of the lost units that must be submitted again.
 
-        A worker may have finished some of them before it died; their results are then read from its journal.
+        A worker may have finished some of the units before it died; read the results of these from the worker's
+        journal.
         """
         if reason := self._engine.back():
             raise StopRun(f"{reason}; go on with --resume")
@@ -166,10 +167,10 @@ class Coordinator:
 
 
 def engine_named(name: str) -> OnDask | None:
-    """Return the engine ``dask://HOST:PORT``; None for :data:`LOCAL`.
+    """Return the engine that ``name``, dask://HOST:PORT, names; None if the name is :data:`LOCAL`.
 
     Raises:
-        InvalidInput: there is no such engine, its library is not installed, or it cannot be reached.
+        InvalidInput: the name is not an engine's, Dask is not installed, or no scheduler answers at the address.
     """
     if name == LOCAL:
         return None
@@ -180,10 +181,10 @@ def engine_named(name: str) -> OnDask | None:
 
 @contextmanager
 def coordinator(name: str, run: Mapping[str, Any], journal: Path | None) -> Iterator[Coordinator | None]:
-    """Yield the coordinator of a run on the engine ``name``; None for processes of this machine.
+    """Yield the coordinator of a run on the engine ``name``; yield None if the run uses processes of this machine.
 
     Raises:
-        InvalidInput: as :func:`engine_named`.
+        InvalidInput: the engine cannot be used, see :func:`engine_named`.
     """
     engine = engine_named(name)
     if engine is None:

@@ -1,4 +1,4 @@
-"""Dask as an engine: the workers of a running cluster, found by the address of its scheduler."""
+"""Dask as an engine: it runs units of work on a running cluster, given the address of the cluster's scheduler."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ AWAY = 60.0
 LONELY = 5.0
 """Seconds without workers after which a message tells the user that there are none."""
 OFTEN = 1.0
-"""Seconds between two checks of the scheduler."""
+"""Smallest number of seconds between two checks of whether the scheduler still has our tasks."""
 ASKING = 2.0
-"""Seconds within which the scheduler must answer a question; it counts as unreachable only after :data:`AWAY`."""
+"""Seconds to wait for an answer of the scheduler, which counts as unreachable only after :data:`AWAY`."""
 
 
 class OnDask:
-    """Workers of a Dask cluster, which take tasks and answer with futures.
+    """Workers of a Dask cluster; each submitted task gives a future for the worker's answer.
 
     Dask does not report every lost task. Therefore the scheduler is asked regularly for its id and for the states of
-    the tasks. If it was restarted (another id) or does not answer, the client is closed, and its tasks count as lost.
+    the tasks. If the scheduler was restarted (its id has changed) or does not answer, the client is closed, and its
+    tasks count as lost.
     """
 
     def __init__(self, scheduler: str, away: float = AWAY) -> None:
         """Connect to the scheduler.
 
         Args:
-            scheduler: the address HOST:PORT.
+            scheduler: the scheduler's address, HOST:PORT.
             away: seconds that the scheduler may be unreachable.
 
         Raises:
@@ -48,7 +49,7 @@ class OnDask:
             import distributed
         except ImportError:
             raise InvalidInput('--engine dask://: needs Dask: pip install "max-margin-theorems[dask]"') from None
-        # Silence Dask's log of lost connections, about which we print one sentence.
+        # Silence Dask's log messages about lost connections; we print one sentence instead.
         for name in ("distributed", "distributed.client", "tornado.application"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._distributed: Any = distributed
@@ -65,7 +66,7 @@ class OnDask:
             raise InvalidInput(f"--engine dask://{scheduler}: no scheduler answers there ({reason}).") from None
 
     def submit(self, task: Task) -> Answer:
-        """Submit a task and return a future for the worker's answer; tasks submitted first have priority."""
+        """Submit a task and return a future for the worker's answer; tasks run in the order of submission."""
         try:
             submission = submit(self._client, task)
         except Exception as error:
@@ -76,9 +77,9 @@ class OnDask:
         return submission.answer
 
     def look(self) -> str:
-        """End the futures of lost tasks; return a message if there have been no workers for :data:`LONELY` seconds.
+        """End the futures of lost tasks; return a message after :data:`LONELY` seconds without workers, else "".
 
-        Call this method often; it asks the scheduler at most every :data:`OFTEN` seconds.
+        The caller should call this method often; the scheduler is asked at most every :data:`OFTEN` seconds.
         """
         now = time.monotonic()
         if now - self._looked < OFTEN:
@@ -97,7 +98,7 @@ class OnDask:
         return ""
 
     def back(self) -> str:
-        """Reconnect if the scheduler was unreachable; return the reason if that fails, else an empty string.
+        """Reconnect if the scheduler was unreachable or restarted; return why this failed, else an empty string.
 
         Call this method after a task was lost.
         """
@@ -116,11 +117,11 @@ class OnDask:
         return f"the scheduler at {self._scheduler} was away for {self._away:g} s"
 
     def close(self) -> None:
-        """Cancel the unfinished tasks and disconnect; the cluster goes on running."""
+        """Cancel the unfinished tasks and disconnect from the cluster, which goes on running."""
         self._let_go("the run is over")
 
     def _why_unusable(self, identity: dict[str, Any] | None) -> str:
-        """Return why this client cannot be used any more; empty if it can."""
+        """Return why this client cannot be used any more; return an empty string if it can."""
         if identity is not None and identity["id"] != self._id:
             return "the scheduler was restarted"
         self._out = [submission for submission in self._out if not submission.answer.done()]
@@ -149,7 +150,7 @@ class OnDask:
         self._heard = time.monotonic()
 
     def _identity(self) -> dict[str, Any] | None:
-        """Return the id of the scheduler at the address, with one of its workers; None if none answers."""
+        """Return the scheduler's id with one of its workers; None if no scheduler answers at the address."""
         return self._ask_scheduler("identity", n_workers=1)
 
     def _ask_scheduler(self, question: str, **about: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A task submitted to Dask, with a future that ends also if Dask loses the task."""
+"""Task submitted to Dask, with a future that ends even if Dask loses the task."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from theorems.run.engines.task import Message, Task, work
 Answer = Future[Message]
 
 OVER = ("memory", "erred")
-"""Names that the scheduler gives to the states of a finished task."""
+"""The scheduler's names for the two states of a finished task: its result is kept, or it raised an error."""
 
 
 @dataclass(eq=False)
 class SubmittedTask:
-    """A submitted task.
+    """Task submitted to Dask.
 
     Attributes:
-        future: Dask's future.
-        answer: our future; it keeps the first result or error that it is given.
+        future: Dask's future for the task; it may never end.
+        answer: our future for the task; it keeps the first result or error that it is given.
         known: whether the scheduler has reported that it has the task.
-        unconfirmed: whether the scheduler reported the task as finished at the last check, but not to the client.
+        unconfirmed: whether at the last check the scheduler reported the task as finished while Dask's future was still
+            waiting.
     """
 
     future: Any
@@ -33,11 +34,11 @@ class SubmittedTask:
     unconfirmed: bool = False
 
     def is_lost(self, status: str | None) -> bool:
-        """Return whether the task is lost, given its ``status`` at the scheduler (None if unknown to the scheduler).
+        """Return whether Dask lost the task, given its ``status`` at the scheduler (None if it has no such task).
 
-        A task is lost if the scheduler no longer knows it, or if it was finished at two checks while the client still
-        waits. A task is not lost if the scheduler never reported it, or reports it as finished for the first time: a
-        message about it may be under way.
+        A task is lost if the scheduler no longer knows it, or if it was finished at two successive checks while Dask's
+        future still waits. A task is not lost if the scheduler never reported it, or reports it as finished for the
+        first time: a message about the task may be under way.
         """
         if status is None:
             return self.known and not self.answer.done()
@@ -46,14 +47,14 @@ class SubmittedTask:
         return before and self.unconfirmed
 
     def abandon(self, why: str) -> None:
-        """End the future with an error, since no result will come."""
+        """End our future with an error that says ``why``, since no result will come."""
         with suppress(InvalidStateError):
             self.answer.set_exception(ConnectionError(why))
 
     async def deliver(self) -> None:
-        """Wait for the result, fetch it, and end the future with it.
+        """Wait for the task's result, fetch it, and end our future with it.
 
-        Dask's own executor does not report a result that it fails to fetch, so that its caller would wait forever.
+        Dask's own executor does not report that fetching a result failed, so that its caller would wait forever.
         """
         try:
             result = await self.future.client.gather(self.future, asynchronous=True)
@@ -78,9 +79,9 @@ def submit(client: Any, task: Task) -> SubmittedTask:
     """Submit a task to a Dask client.
 
     Raises:
-        Exception: an error of Dask's, after the client has lost its scheduler.
+        Exception: an error raised by Dask after the client has lost its scheduler.
     """
-    # Not pure: Dask must not reuse an earlier task with equal arguments, such as a lost one.
+    # ``pure=False``: Dask must not reuse an earlier task with equal arguments, such as a lost one.
     submission = SubmittedTask(client.submit(work, task, pure=False))
     submission.answer.add_done_callback(submission.release)
     client.loop.add_callback(submission.deliver)

@@ -1,8 +1,8 @@
-"""Tasks: units as they are sent to a worker, and the function that runs them there.
+"""Tasks: units of work in the form sent to a worker on another machine, and the function that runs them there.
 
-A worker runs units in a child process, which it keeps for the next unit. If the child fails (untrusted code, time
-limit, lack of memory), the worker goes on and reports it. Only the standard library is imported here, so that only the
-child imports the statements.
+A worker runs units in a child process, and keeps this process for the next unit. If the child process fails (untrusted
+code, time limit, lack of memory), the worker reports the failure and goes on. This module imports only the standard
+library, so that the statements are imported only in the child process.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from theorems.run.engines.union import append
 from theorems.run.pool import NoResult, Pool
 
 Message = tuple[str, Any, int, Any]
-"""The last message about a unit: its kind, its value, the number of steps done, and the finished work as JSON."""
+"""Last message about a unit: the message's kind and value, the number of finished steps, and their result as JSON."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A unit as it is sent to a worker.
+    """Unit of work in the form sent to a worker.
 
     Attributes:
         content: the unit, pickled; unpickled only by a worker with the same sources.
-        address: the address of its result, see :func:`theorems.run.identity.address`.
-        foreign: whether it runs untrusted code.
-        timeout, patience: as in :func:`theorems.run.schedule.run`.
-        surroundings: JSON of the sources and libraries that the result depends on.
+        address: the digest under which the unit's result is stored, see :func:`theorems.run.identity.address`.
+        foreign: whether the unit runs untrusted code.
+        timeout, patience: the time limits of :func:`theorems.run.schedule.run`.
+        surroundings: JSON of the digests of our sources and the versions of libraries on which the result depends.
         folder: the working directory of the coordinator, entered if it exists on the worker.
         journals: the folder of the workers' journals; empty for none.
     """
@@ -50,13 +50,13 @@ class Task:
 
 @dataclass(frozen=True)
 class _TaskUnit:
-    """Task as a unit for the pool of a worker."""
+    """Task in the form of a unit of work, for the pool of processes that a worker keeps."""
 
     task: Task
 
     @property
     def foreign(self) -> bool:
-        """Return whether the unit runs untrusted code."""
+        """Return whether the task's unit runs untrusted code."""
         return self.task.foreign
 
     def run(self, progress: Any) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class _TaskUnit:
         return {"result": plain(unit.run(send))}
 
     def prepare(self) -> None:
-        """Enter the working directory, and import our modules before the time limit of the unit begins."""
+        """Enter the coordinator's working directory and import our modules, before the unit's time limit begins."""
         with suppress(OSError):
             os.chdir(self.task.folder)
         if self.task.folder not in sys.path:
@@ -83,7 +83,7 @@ class _TaskUnit:
 
 
 def work(task: Task) -> Message:
-    """Run the unit of a task in a child process and return the last message about it."""
+    """Run the unit of a task in a child process and return the last message about the unit."""
     steps, so_far, last = -1, None, ("died", "", -1, None)
 
     def on_message(_: int, kind: str, value: Any) -> None:
@@ -109,4 +109,4 @@ def work(task: Task) -> Message:
 
 
 _THREAD = threading.local()
-"""The pool of each thread of this worker; its process is kept for the next task, and ends with the worker."""
+"""For each thread of this worker, the pool whose child process runs the tasks; it is kept until the worker ends."""

@@ -1,1 +1,1 @@
-"""Registry of every statement by its id: statements of the papers, and statements in somebody's own file."""
+"""Registry of every statement by its id: the statements of the papers, and the statements in users' own files."""

@@ -1,4 +1,4 @@
-"""Look-up of a statement by its id, in the suite or in a file of the user's."""
+"""Look-up of a statement by its id, in the suite or in a user's file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from theorems.run.registry.suite import capabilities, statements
 from theorems.run.registry.user_file import is_in_a_file, statement_in_file
 
 KINDS = ("queries-given", "sequence-given")
-"""Ids of the assumptions that the data contain queries: one per input, or several."""
+"""Ids of the assumptions that data contain queries: one per input, or one for each token of a sequence."""
 
 
 def statement_named(id: str) -> Statement:
-    """Return the statement with an id or alias, or a statement in a file of the user's: ``path.py:name``.
+    """Return the statement with this id or alias; the id ``path.py:name`` names a statement in a user's file.
 
     Raises:
         InvalidInput: the id is unknown, or the file cannot be loaded.
@@ -36,13 +36,13 @@ def statement_named(id: str) -> Statement:
 def select_statements(
     ids: Sequence[str], *, of_kernels: bool = False, subject: Subject | None = None
 ) -> list[Statement]:
-    """Return the statements with these ids, each once; without ids all statements of the papers.
+    """Return the statements with these ids, each statement once; without ids return all statements of the papers.
 
     Args:
         ids: ids or aliases.
         of_kernels: whether "all statements" includes the capabilities of attention kernels.
-        subject: data, or None. Without ids, only statements about this kind of data are returned: a kind that a paper
-            defines, data with queries (one or several per input), or data without queries.
+        subject: user data, or None. Without ids, only statements about this kind of data are returned: data of a class
+            that a paper defines, data with queries (one or several per input), or data without queries.
 
     Raises:
         InvalidInput: an id is unknown.
@@ -60,5 +60,5 @@ def select_statements(
             for statement in candidates
             if next((kind for kind in KINDS if kind in statement.assumptions), None) == kind_of_data
         ]
-    # An id and its alias name the same statement, which is verified once.
+    # An id and an alias may name the same statement, which is verified once.
     return list({statement.id: statement for statement in map(statement_named, ids)}.values())

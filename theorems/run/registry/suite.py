@@ -1,4 +1,4 @@
-"""The suite: every ``@statement`` in the papers' rooms, with the assumptions, definitions and tolerances in use."""
+"""The suite: every ``@statement`` of the papers, and the assumptions, definitions and tolerances in use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kind = TypeVar("Kind")
 
 
 def definitions_in(modules: Iterable[ModuleType], kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
-    """Yield (module, object) for every object of type ``kind`` whose conclusion is defined in one of the modules."""
+    """Yield (module name, object) for every object of type ``kind`` whose conclusion one of the modules defines."""
     for module in modules:
         for value in vars(module).values():
             if isinstance(value, kind) and cast(Any, value).conclusion.__module__ == module.__name__:
@@ -33,7 +33,7 @@ def definitions_in(modules: Iterable[ModuleType], kind: type[Kind]) -> Iterator[
 
 
 def modules_without() -> Iterator[tuple[Paper, ModuleType]]:
-    """Return (paper, module) for every module with weakened statements (without an assumption), each once."""
+    """Return (paper, module) for every module with statements that lack one assumption, each module once."""
     rooms: dict[str, Paper] = {}
     for paper in papers():
         rooms.setdefault(paper.without, paper)
@@ -42,11 +42,13 @@ def modules_without() -> Iterator[tuple[Paper, ModuleType]]:
 
 @cache
 def statements() -> dict[str, Statement]:
-    """Return every statement by id: paper by paper, lemmas, then theorems, each in the paper's order.
+    """Return every statement of the papers by id, paper by paper.
+
+    Within a paper the statements come chapter by chapter, lemmas before theorems.
 
     Raises:
         ValueError: two statements of one package have the same id.
-        InvalidInput: two packages have the same id, or a package cannot be used.
+        InvalidInput: statements of two packages have the same id, or a package cannot be used.
     """
     by_id: dict[str, Statement] = {}
     by: dict[str, Paper] = {}
@@ -77,7 +79,10 @@ def paper_of(statement: Statement) -> Paper | None:
 
 
 def folder_of(statement: Statement, ours: Path = COUNTEREXAMPLES) -> Path:
-    """Return the folder of recorded counterexamples to a statement without one of its assumptions."""
+    """Return the folder with the recorded counterexamples to a statement that lacks one of its assumptions.
+
+    The folder is ``ours``, unless the package of the statement's paper has a folder of its own.
+    """
     paper = paper_of(statement)
     return ours if paper is None or paper.recorded is None else paper.recorded
 
@@ -87,7 +92,7 @@ def assumptions() -> dict[str, Assumption]:
     """Return every assumption by id: the suite's, then the assumptions that statements of other packages define.
 
     Raises:
-        InvalidInput: two packages have the same id.
+        InvalidInput: assumptions of two packages have the same id.
     """
     by_id, by = dict(ASSUMPTIONS), dict[str, Paper]()
     for statement in statements().values():
@@ -100,16 +105,16 @@ def assumptions() -> dict[str, Assumption]:
 
 
 def _predicate(assumption: Assumption) -> object:
-    """Return the undecorated predicate, by which an assumption shared by two papers is recognised."""
+    """Return an assumption's undecorated predicate; papers that share the assumption share this object."""
     return inspect.unwrap(assumption.check)
 
 
 @cache
 def definitions() -> dict[str, Definition]:
-    """Return the definitions of the papers, by id.
+    """Return the definitions (terms that the papers define) by id.
 
     Raises:
-        InvalidInput: two packages have the same id.
+        InvalidInput: definitions of two packages have the same id.
     """
     by_id, by = dict[str, Definition](), dict[str, Paper]()
     for paper in papers():
@@ -120,39 +125,42 @@ def definitions() -> dict[str, Definition]:
 
 
 def module_order(room: str) -> dict[str, int]:
-    """Return the position of each module that the docstring of a package names."""
+    """Return the position of each module in the order in which the package's docstring names the modules."""
     package = importlib.import_module(room)
     return {f"{room}.{name}": k for k, name in enumerate(re.findall(r"`(\w+)`", package.__doc__ or ""))}
 
 
 @cache
 def capabilities() -> dict[str, Statement]:
-    """Return the capabilities of attention kernels, by id: statements that extensions bring, in their order."""
+    """Return the capabilities of attention kernels (statements about single calls), by id.
+
+    They are in the order of the extension that brings them.
+    """
     places = [extension.statements for extension in extensions() if extension.statements]
     return {id: statement for place in places for id, statement in object_at(place)().items()}
 
 
 def in_order(id: str) -> tuple[int, int, str]:
-    """Return the sorting key of an id within its paper: lemmas, then theorems, then the others."""
+    """Return the sorting key of an id within its paper: lemmas by number, then theorems by number, then the others."""
     kind, _, number = id.partition("-")
     kinds = ("lemma", "theorem")
     return (kinds.index(kind) if kind in kinds else len(kinds), int(number) if number.isdigit() else 0, id)
 
 
 def on_a_kernel() -> list[str]:
-    """Return the ids of the papers' statements whose check calls an attention kernel, in the order of the suite."""
+    """Return the ids of the papers' statements that call an attention kernel when checked, in the suite's order."""
     return [
         statement.id for statement in statements().values() if statement.kernel is not None and statement.kernel.called
     ]
 
 
 def kernel_statement_ids() -> list[str]:
-    """Return the ids of everything checked on an attention kernel: capabilities, and statements that call it."""
+    """Return the ids of all statements that call an attention kernel: capabilities, then the papers' statements."""
     return [*capabilities(), *on_a_kernel()]
 
 
 def tolerances() -> dict[str, Tolerance]:
-    """Return every declared tolerance of the suite, by key: exact and rounding first, then by name."""
+    """Return every declared tolerance of the suite by key: "exact" and "rounding" first, the others by name."""
     statements()
     for _ in modules_without():
         pass
@@ -160,7 +168,7 @@ def tolerances() -> dict[str, Tolerance]:
 
 
 def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
-    """Return the tolerances that a statement's module, or a module whose claims it uses, declares or names."""
+    """Return the tolerances, by key, that a statement's module or a module it imports declares or names."""
     by_key: dict[str, Tolerance] = {}
     visited: set[str] = set()
     waiting = [statement.conclusion.__module__]
@@ -171,7 +179,7 @@ def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
             continue
         visited.add(module)
         if module == "theorems.bounded":
-            # Claims on arrays with rounding bounds use the tolerance "rounding" without naming it.
+            # Claims on arrays that carry rounding bounds use the tolerance "rounding" without naming it.
             by_key[str(ROUNDING)] = ROUNDING.tolerance
             continue
         loaded = importlib.import_module(module)

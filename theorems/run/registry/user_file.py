@@ -1,7 +1,7 @@
-"""Statements in a user's Python file, by ``path.py:name``: the file is run, and its statements are collected.
+"""Statements in a user's Python file, named ``path.py:name``: the file is run, and its statements are collected.
 
 The id contains the path, so that a worker process, which receives only the id, can read the file, too. Such a file
-cannot add, hide or replace a statement of the suite.
+cannot add a statement to the suite, or hide or replace one.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from theorems.run.registry.suite import statements
 
 
 def is_in_a_file(id: str) -> bool:
-    """Return whether an id names a statement in a file: ``path.py:name``, or ``path.py`` with the name missing."""
+    """Return whether an id names a statement in a user's file: ``path.py:name``, or ``path.py`` without the name."""
     return id.endswith(".py") or ".py:" in id
 
 
 def statement_in_file(id: str) -> Statement:
-    """Return the statement ``path.py:name``, where name is the statement's variable or id.
+    """Return the statement that ``path.py:name`` names, where name is the statement's variable or id.
 
     Raises:
-        InvalidInput: there is no such file, it cannot be run (the message names the line), it has no such name, or
-            the name is not a statement's.
+        InvalidInput: there is no such file, running it fails (the message names the line), the file does not define the
+            name, or the name is not a statement's.
     """
     path, name = parts_of(id)
     text = _text(Path(path), "a statement")
@@ -50,14 +50,14 @@ def parts_of(id: str) -> tuple[str, str]:
 
 
 def names_in_file(path: str, kind: str) -> dict[str, Any]:
-    """Run a file, unless it has run with this text before, and return its global variables by name.
+    """Run a file and return its global variables by name; a file that has run with the same text is not run again.
 
     Args:
-        path: its path, as error messages name it.
+        path: the path of the file, as error messages name it.
         kind: what the file should define, such as "a statement", for error messages.
 
     Raises:
-        InvalidInput: there is no such file, or it cannot be run (the message names the line).
+        InvalidInput: there is no such file, or running it fails (the message names the line).
     """
     text = _text(Path(path), kind)
     return vars(_module(path, str(Path(path).resolve()), text))
@@ -65,7 +65,7 @@ def names_in_file(path: str, kind: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _File:
-    """Content of a file: its statements by variable, and its other names."""
+    """Content of a user's file: its statements by variable, and for each other variable the kind of its value."""
 
     path: str
     statements: dict[str, Statement]
@@ -119,8 +119,8 @@ def _what(value: object) -> str:
 
 @lru_cache(maxsize=32)
 def _module(path: str, resolved: str, text: bytes) -> ModuleType:
-    """Return the module that running the file makes; run the file again only if its text has changed."""
-    # Not importlib: that may use a stale bytecode file, and tracebacks would name another path than the user's.
+    """Run a file and return the module that this makes; a file that has run with the same text is not run again."""
+    # Do not use importlib: it may use outdated bytecode, and tracebacks would show another path than the user gave.
     try:
         code = compile(text, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -136,7 +136,7 @@ def _module(path: str, resolved: str, text: bytes) -> ModuleType:
         # installed module.
         sys.path.append(folder)
     sys.modules[module.__name__] = module
-    statements()  # loads the suite's tolerances, which the file may name but not declare again
+    statements()  # load the suite's tolerances first: the file may use them, but not declare them again
     try:
         exec(code, module.__dict__)
     except (Exception, SystemExit) as error:
@@ -146,11 +146,11 @@ def _module(path: str, resolved: str, text: bytes) -> ModuleType:
 
 
 LONGEST = 500
-"""The largest number of characters of a user's exception that a message quotes."""
+"""Largest number of characters that a message quotes from an exception raised by a user's file."""
 
 
 def sentence_of(path: str, error: BaseException) -> str:
-    """Return the error message about an exception that the code of a file raised, with the line."""
+    """Return the error message for an exception raised by the code of a user's file, with the path and the line."""
     line = line_in(path, error)
     where = f"{path}, line {line}" if line else path
     message = " ".join(str(error).split())
