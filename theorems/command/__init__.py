@@ -1,1 +1,1 @@
-"""The command ``theorems``: all that reads options or prints. Its subcommands are in :mod:`theorems.command.app`."""
+"""The command ``theorems``: all that reads options or prints; its subcommands are in :mod:`theorems.command.app`."""

@@ -22,8 +22,7 @@ from max_margin_theorems.extensions import extensions, object_at
 from theorems.command import subcommands
 from theorems.core.exit_code import Exit
 
-# Set this before NumPy is loaded: work is divided among processes, and threads within a process would only slow it
-# down.
+# Set this before NumPy is loaded: work is divided among processes, and threads within them would slow it down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
@@ -48,15 +47,16 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command as a whole."""
+    """Read the options of the command itself, which precede the subcommand."""
 
 
 def add_subcommand(kind: type[Any], place: str) -> None:
-    """Add a subcommand.
+    """Add a subcommand to the command.
 
     Args:
-        kind: the dataclass of the subcommand's options, which determines its name and its help.
-        place: ``module:NAME`` of the function that takes the options, imported when the subcommand is called.
+        kind: the dataclass of the subcommand's options; its name and docstring give the subcommand's name and help.
+        place: ``module:NAME`` of the function that takes the options; the module is imported when the subcommand is
+            called.
     """
     hints = get_type_hints(kind, include_extras=True)
 
@@ -84,7 +84,7 @@ SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
     (subcommands.FiguresOptions, "figures:figures_and_report"),
     (subcommands.ReportOptions, "report:report_and_write"),
 )
-"""The class of options of each subcommand, and the function of :mod:`theorems.command` that takes them."""
+"""For each subcommand, the class of its options, and the function in :mod:`theorems.command` that takes them."""
 
 FORMER = {
     "tolerances": "list tolerances",
@@ -99,7 +99,7 @@ FORMER = {
     "verify --no-isolate": "verify --jobs 0",
     "verify --sarif": "verify --report FILE.sarif",
 }
-"""Former subcommands and options, each with its replacement."""
+"""Removed subcommands and options, each with its replacement."""
 
 for options, function in SUBCOMMANDS:
     add_subcommand(options, f"theorems.command.{function}")
@@ -109,7 +109,7 @@ for extension in extensions():
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code.
+    """Run the command with the arguments (by default those of the process) and return its exit code.
 
     Bad input, and output that cannot be written, are reported in one sentence on standard error.
     """
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _former(arguments: Sequence[str]) -> str:
-    """Return the message that names the replacement of a former subcommand or option; empty if none is used."""
+    """Return the message that names the replacement of a removed subcommand or option; empty if none is used."""
     words = [word.partition("=")[0] for word in arguments]
     for former, new in FORMER.items():
         command, _, option = former.partition(" ")
@@ -152,7 +152,7 @@ def _former(arguments: Sequence[str]) -> str:
 def _complaint(error: Exception, words: Sequence[str]) -> int:
     from reference_attention.errors import InvalidInput
 
-    message = getattr(error, "format_message", None)  # usage errors of typer, whichever version of click it contains
+    message = getattr(error, "format_message", None)  # typer's usage errors have this method
     if isinstance(error, InvalidInput) or callable(message):
         sentence = message() if callable(message) else str(error)
         missing = re.fullmatch(r"Missing option '(--[a-z-]+)'( / '--[a-z-]+')?\.", sentence)
@@ -162,7 +162,7 @@ def _complaint(error: Exception, words: Sequence[str]) -> int:
         _say(sentence)
         return Exit.INCONCLUSIVE if _is_process_death(error) else Exit.BAD_INPUT
     if isinstance(error, OSError) and error.filename is None:
-        # Errors in writing files are InvalidInput, so this one concerns standard output.
+        # A file that cannot be written raises InvalidInput, so this error concerns standard output.
         _say(f"standard output cannot be written ({error.strerror or error}).")
         return _close_output(Exit.BAD_INPUT)
     with suppress(OSError):
@@ -184,7 +184,7 @@ def _say(sentence: str) -> None:
 
 
 def _close_output(code: Exit) -> Exit:
-    """Discard the output that is still buffered; otherwise Python prints an error when it exits."""
+    """Discard the output that is still buffered, lest Python print an error when it exits; return ``code``."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return code

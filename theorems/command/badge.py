@@ -1,4 +1,4 @@
-"""Badge of a kernel for shields.io: the number of upheld capabilities, as JSON."""
+"""Badge of an attention kernel for the service shields.io: the number of upheld capabilities, as JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from theorems.run.result import Result
 
 
 def badge_text(results: Sequence[Result]) -> str:
-    """Return a badge as JSON: N upheld of M checked capabilities, or "not tested".
+    """Return the badge as JSON; its text is "N of M capabilities" (N upheld, M checked), or "not tested".
 
-    Source: https://shields.io/badges/endpoint-badge has the schema.
+    The schema of the JSON is at https://shields.io/badges/endpoint-badge.
     """
     verdicts = [result.verdict for result in results if result.id in capabilities() and result.was_tried]
     upheld = verdicts.count(Verdict.UPHELD)

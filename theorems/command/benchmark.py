@@ -1,4 +1,4 @@
-"""``theorems bench``: from its options to tables, files and an exit code."""
+"""The subcommand ``theorems bench``: from its options to tables, files and an exit code."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.tables import console
 
 DATA = ("figure-1a", "figure-1b", "figure-1c")
-"""The default data, from the paper's Figures 1(a), 1(b) and 1(c); Figure 4 has the same data as Figure 1(c)."""
+"""Names of the default data: the paper's Figures 1(a), 1(b) and 1(c); Figure 4 has the same data as Figure 1(c)."""
 
 
 def bench_and_report(options: BenchOptions) -> int:
-    """Run the rules, print the tables, and return the exit code.
+    """Run the optimisers (rules) on the data, print the tables, and return the exit code.
 
-    The exit code is 1 if a row is worse than in the earlier run of ``--compare``, 3 if some data have no limit
-    direction or a rule in a user's file failed, else 0.
+    The exit code is 1 if a row of the table is worse than in the earlier run that ``--compare`` names; 3 if some data
+    have no limit direction, or a rule in a user's file failed; else 0.
 
     Raises:
-        InvalidInput: before anything runs, if a rule is unknown, data cannot be read or a file cannot be written.
+        InvalidInput: a rule is unknown, data cannot be read or a file cannot be written; raised before anything runs.
     """
     rules = expand_rules(options.rule or DEFAULT)
     foreign = [rule for rule in rules if is_in_a_file(rule)]
@@ -108,7 +108,7 @@ def _bench(
 
 
 def _print_comparison(earlier_report: Mapping[str, Any], report: Mapping[str, Any], options: BenchOptions) -> bool:
-    """Print each row beside the row of the earlier run, and return whether a row is worse."""
+    """Print each row beside the same row of the earlier run, and return whether a row is worse than it was then."""
     rows = comparison_rows(earlier_report, from_json(to_json(report)))
     console().print(comparison_table(rows, str(options.compare)), soft_wrap=True)
     return any(row.verdict is Compare.WORSE for row in rows)
@@ -117,7 +117,7 @@ def _print_comparison(earlier_report: Mapping[str, Any], report: Mapping[str, An
 def _verdicts(
     batches: Sequence[Batch], named: Sequence[Comparison], generated: Sequence[Comparison]
 ) -> Iterator[Verdict]:
-    """Yield a verdict per comparison, for the exit code.
+    """Yield one verdict for each comparison of the rules on one problem, for the exit code.
 
     Named data without a limit direction are inconclusive; generated problems without a limit direction do not count.
     """

@@ -25,7 +25,7 @@ from theorems.run.unit_protocols import R, Work
 
 
 def check_targets(*paths: Path | None) -> None:
-    """Check that output files can be written, before anything runs.
+    """Check, before anything runs, that the output files can be written; a path may be None.
 
     Raises:
         InvalidInput: one of the files cannot be written.
@@ -36,7 +36,7 @@ def check_targets(*paths: Path | None) -> None:
 
 
 def run_units(units: Sequence[Work[R]], jobs: int, title: str, steps: str, **options: Any) -> tuple[list[R], bool]:
-    """Run units with progress on standard error, and return their results and whether a signal ended the run.
+    """Run units of work, show progress on standard error, and return the results and whether a signal ended the run.
 
     Args:
         units: the units of work.
@@ -55,7 +55,7 @@ def run_units(units: Sequence[Work[R]], jobs: int, title: str, steps: str, **opt
 
 @contextmanager
 def resumable(options: HuntOptions | PowerOptions, run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the journal of ``--resume`` and the workers of ``--engine``, as keyword arguments of :func:`run_units`.
+    """Yield keyword arguments for :func:`run_units`: the journal of ``--resume`` and the workers of ``--engine``.
 
     Raises:
         InvalidInput: the journal or the engine cannot be used.
@@ -65,7 +65,7 @@ def resumable(options: HuntOptions | PowerOptions, run: Mapping[str, Any]) -> It
 
 
 def write_files(texts: Iterable[tuple[Path, str]]) -> list[str]:
-    """Write files, and return an error message for each file that could not be written."""
+    """Write the texts to the files, and return an error message for each file that could not be written."""
     sentences = []
     for path, text in texts:
         try:
@@ -76,19 +76,19 @@ def write_files(texts: Iterable[tuple[Path, str]]) -> list[str]:
 
 
 def write_report(path: Path | None, **content: Any) -> None:
-    """Write the content, with our version, to a JSON file; do nothing if the path is None."""
+    """Write the content and our version to a JSON file; do nothing if the path is None."""
     if path is not None:
         write_text(path, to_json({"version": version(), **content}, indent=2) + "\n")
 
 
 def complain(*sentences: str) -> None:
-    """Print each sentence on a line of standard error."""
+    """Print the sentences on standard error, each on a line."""
     for sentence in sentences:
         console(stderr=True).print(f"theorems: {sentence}", soft_wrap=True)
 
 
 def exit_code_of(results: Sequence[Result]) -> int:
-    """Return the exit code of the results; print the reason on standard error if the tables do not show it."""
+    """Return the exit code for results; print the reason on standard error if the tables do not show it."""
     if Results(tuple(results)).exit_code is Exit.BAD_INPUT:
         bad = next(result for result in results if result.bad_input)
         complain(f"{bad.id}: {bad.bad_input}")
@@ -97,7 +97,7 @@ def exit_code_of(results: Sequence[Result]) -> int:
 
 
 def exit_code_of_verdicts(verdicts: Set[Verdict], nothing: str) -> int:
-    """Return the exit code of the verdicts; if no statement applies, print ``nothing`` as the reason."""
+    """Return the exit code for verdicts; if all are "not applicable", print ``nothing`` as the reason."""
     if verdicts <= {Verdict.NOT_APPLICABLE}:
         complain(f"nothing was checked: {nothing}.")
     return exit_of(verdicts)

@@ -1,4 +1,4 @@
-"""Completions for a shell: ids, assumptions, data, faults, rules, figures."""
+"""Completions for a shell: ids, assumptions, data, planted faults, rules of benchmarks, figures, engines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLES = ("assumptions", "data", "tolerances", "drawn", "counterexamples")
 
 
 def ids(incomplete: str) -> list[str]:
-    """Return the ids of statements.
+    """Return the ids of statements that complete the text.
 
     The ids are read from the source files, since importing the statements takes longer than a user waits for a shell.
     """
@@ -25,26 +25,26 @@ def ids(incomplete: str) -> list[str]:
 
 
 def lists(incomplete: str) -> list[str]:
-    """Return the tables of ``theorems list``, and the ids of statements, which may follow some of them."""
+    """Return names of tables of ``theorems list``, and ids of statements, which may follow some of the tables."""
     return [*_beginning(incomplete, TABLES), *ids(incomplete)]
 
 
 def definitions_or_assumptions(incomplete: str) -> list[str]:
-    """Return statements, definitions and assumptions."""
+    """Return the ids of statements, definitions and assumptions that complete the text."""
     from theorems.run.registry.suite import definitions
 
     return [*ids(incomplete), *_beginning(incomplete, definitions()), *assumptions(incomplete)]
 
 
 def assumptions(incomplete: str) -> list[str]:
-    """Return the assumptions."""
+    """Return the ids of assumptions that complete the text."""
     from theorems.run.registry import suite
 
     return _beginning(incomplete, suite.assumptions())
 
 
 def data(incomplete: str) -> list[str]:
-    """Return the named datasets, the .npz and .json files, and the folders."""
+    """Return the names of datasets, the .npz and .json files, and the folders that complete the text."""
     from generators.datasets import all_data
 
     folder, _, stem = incomplete.rpartition("/")
@@ -61,28 +61,28 @@ def data(incomplete: str) -> list[str]:
 
 
 def faults(incomplete: str) -> list[str]:
-    """Return planted faults."""
+    """Return the names of planted faults that complete the text."""
     from theorems.faults import FAULTS
 
     return _beginning(incomplete, FAULTS)
 
 
 def rules(incomplete: str) -> list[str]:
-    """Return the default rules of ``theorems bench``."""
+    """Return the names of the rules that ``theorems bench`` runs by default and that complete the text."""
     from theorems.benchmark.rules import DEFAULT
 
     return _beginning(incomplete, DEFAULT)
 
 
 def figures(incomplete: str) -> list[str]:
-    """Return the names of figures."""
+    """Return the names of figures that complete the text."""
     from theorems.figures.registry import FIGURES
 
     return _beginning(incomplete, FIGURES)
 
 
 def engines(incomplete: str) -> list[str]:
-    """Return the values of ``--engine``."""
+    """Return the values of ``--engine`` that complete the text."""
     return _beginning(incomplete, ("local", "dask://"))
 
 

@@ -1,4 +1,4 @@
-"""``theorems hunt``, ``replay`` and ``list counterexamples``: from options to tables, files and exit codes."""
+"""The subcommands ``theorems hunt``, ``replay`` and ``list counterexamples``, which print tables and write files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def hunt_and_report(options: HuntOptions) -> int:
     """Hunt, print and write; return 1 if a counterexample was found, 0 if none was, 3 if no case could be decided.
 
     Raises:
-        InvalidInput: before anything runs, if an id is unknown or a directory cannot be used.
+        InvalidInput: an id is unknown or a directory cannot be used; raised before the hunt begins.
         ProcessDied: the code of a statement in a user's file ended its process.
     """
     searched, spent = None, 0.0
@@ -77,7 +77,7 @@ def hunt_there(
     """Run :func:`hunt_here` in a process of the sandbox, for a statement in a user's file.
 
     Returns:
-        The exit code, and the text to print. A signal ends the hunt with its unfinished result.
+        The exit code and the text to print; if a signal ended the hunt, those of the result so far.
     """
     signals.listen()
     signals.let_through()
@@ -86,15 +86,15 @@ def hunt_there(
 
 
 def load_weakening(id: str, without: str) -> Heading:
-    """Return the heading of a statement weakened by dropping the assumption ``without``."""
+    """Return the heading (the fields that are not functions) of a statement without the assumption ``without``."""
     return heading_of(weakened_named(id, without).statement)
 
 
 def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
-    """Search the rounds of a hunt on an engine; return the observations, and whether a signal ended the search.
+    """Search the rounds of cases of a hunt on a cluster; return the result, and whether a signal ended the search.
 
-    ``--seconds`` ends a search without a counterexample. After a counterexample the earlier rounds are finished, so
-    that the result is the first counterexample for any number of workers.
+    After ``--seconds`` the search ends, unless it has met a counterexample. If it has, the rounds before the
+    counterexample's are finished, so that for any number of workers the first counterexample is reported.
 
     Raises:
         InvalidInput: an id is unknown, or the engine cannot be used.
@@ -129,13 +129,13 @@ def _identity(options: HuntOptions, heading: Heading) -> dict[str, Any]:
 def hunt_here(
     options: HuntOptions, progress: Progress = nothing, searched: RoundsResult | None = None, spent: float = 0.0
 ) -> int:
-    """Run a hunt in this process, and return the exit code.
+    """Run a hunt in this process, print and write the result, and return the exit code.
 
     Args:
         options: the options of the command.
-        progress: called with the number of cases examined.
-        searched: the first rounds, if an engine has searched them.
-        spent: the seconds that the engine took.
+        progress: called with the number of examined cases.
+        searched: the result of the first rounds of cases, if a cluster has searched them; else None.
+        spent: the seconds that this search on the cluster took.
     """
     weakened = weakened_named(options.id, options.without)
     check_directory(options.out, "failing cases")
@@ -144,8 +144,8 @@ def hunt_here(
         open_journal(options.resume, _identity(options, heading_of(weakened.statement))) as journal,
         hunt_progress(console(stderr=True), weakened.name, options.seconds) as show,
     ):
-        # After rounds searched by an engine, the observations of this process are not the first ones of the hunt, so no
-        # journal is kept.
+        # A journal must begin with the hunt's first cases. If a cluster has searched these, this process keeps no
+        # journal.
         hunt_journal = HuntJournal(journal if searched is None else None)
         rounds, observations = ((), hunt_journal.known) if searched is None else searched.as_known(options.cases)
 
@@ -185,7 +185,7 @@ def hunt_here(
 
 
 def replay_and_report(options: ReplayOptions) -> int:
-    """Check a counterexample again, from its data alone; return 1 if it still is one, 0 if not, 3 if undecided.
+    """Check from its data alone whether a case is still a counterexample; return 1 if it is, 0 if not, 3 if undecided.
 
     Raises:
         InvalidInput: the file is not a counterexample.
@@ -209,9 +209,9 @@ def replay_and_report(options: ReplayOptions) -> int:
 
 
 def table_and_report(ids: Sequence[str], as_markdown: bool) -> int:
-    """Replay the recorded counterexamples of statements, by default of all, and print the table statement × assumption.
+    """Replay the recorded counterexamples of statements, by default of all, and print a table of the results.
 
-    Return 0 if every pair of a statement and an assumption has a record that replays, or needs none; else 1.
+    Return 0 if every pair of a statement and an assumption has a counterexample that replays, or needs none; else 1.
 
     Raises:
         InvalidInput: an id is unknown, or a file is not a counterexample.

@@ -1,4 +1,4 @@
-"""``theorems explain``: from its options to tables, files and an exit code."""
+"""The subcommand ``theorems explain``: from its options to tables, files and an exit code."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from theorems.library.explain import explain
 from theorems.run.tables import console
 
 LONG = 3.0
-"""Seconds; a longer estimated duration is printed before the explanation begins."""
+"""Seconds; an estimated duration longer than this is printed before the explanation is computed."""
 
 
 def explain_and_report(options: ExplainOptions) -> int:
-    """Explain, print, write, and return the exit code.
+    """Explain what attention selects on the data, print the explanation, write the files, and return the exit code.
 
     Raises:
-        InvalidInput: before anything runs, if the data cannot be used or an output file cannot be written.
+        InvalidInput: the data cannot be used or an output file cannot be written; raised before anything runs.
     """
     kind = options.plot.suffix.removeprefix(".") if options.plot else ""
     check_targets(options.json)

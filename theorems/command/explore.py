@@ -1,4 +1,4 @@
-"""``theorems explore``: from its options to a page that is served, or to a file."""
+"""The subcommand ``theorems explore``: from its options to a page that is served, or written to a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from theorems.run.tables import console
 
 
 def explore_and_serve(options: ExploreOptions) -> int:
-    """Serve the page until a signal ends it, or write it to a file, and return the exit code.
+    """Serve the page until a signal comes, or write the page to a file, and return the exit code.
 
     Raises:
         InvalidInput: bokeh is not installed, the data cannot be used, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""``theorems figures``: from its options to files and an exit code."""
+"""The subcommand ``theorems figures``: from its options to files and an exit code."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from theorems.run.tables import column_table, console
 
 
 def figures_and_report(options: FiguresOptions) -> int:
-    """Compute, draw, write, and return the exit code: 0, or 3 if a figure could not be computed.
+    """Compute the figures, write and draw them, and return the exit code: 0, or 3 if a figure could not be computed.
 
     Raises:
-        InvalidInput: before anything runs, if a name or format is unknown, matplotlib is not installed, or the
-            directory cannot be written.
+        InvalidInput: a name or format is unknown, matplotlib is not installed, or the directory cannot be written;
+            raised before anything runs.
     """
     figures = figures_named(options.names or ())
     if options.kind not in FORMATS:
@@ -59,5 +59,5 @@ def figures_and_report(options: FiguresOptions) -> int:
 def _write(figure: Figure, result: Computed, options: FiguresOptions) -> None:
     text = to_json({"figure": figure.name, "title": figure.plain_title, **result.numbers})
     write_text(path_of(options.out, figure, "json"), text + "\n")
-    # Draw the numbers of the JSON file, so that file and drawing cannot differ.
+    # Draw the numbers that the JSON file has, so that file and drawing cannot differ.
     write_bytes(path_of(options.out, figure, options.kind), render_figure(figure, from_json(text), options.kind))

@@ -1,4 +1,4 @@
-"""Results of verify as JUnit XML, which CI services show: one test case per statement."""
+"""Results of ``theorems verify`` as JUnit XML, which CI services show: one test case per statement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN_AS = {
     Verdict.INCONCLUSIVE: ("error", "errors"),
     Verdict.NOT_APPLICABLE: ("skipped", "skipped"),
 }
-"""The XML element for each verdict other than upheld, and the attribute that counts such elements."""
+"""For each verdict other than upheld, the XML element that shows it, and the attribute that counts these elements."""
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 does not allow."""
@@ -26,8 +26,8 @@ def junit_xml(results: Sequence[Result], seed: int, expected: Mapping[str, str] 
     """Return the results as a JUnit XML document.
 
     A falsified statement is a failure, an inconclusive one an error. A statement is skipped if it is not applicable, or
-    if it is falsified and ``expected`` (id: reason) lists it. The text of the element is the claim with its numbers, or
-    the reason.
+    if it is falsified and ``expected`` (id: reason) lists it. The text of the element is the falsified claim with its
+    numbers, or the reason why the statement was not upheld.
     """
     counts = {name: 0 for _, name in SHOWN_AS.values()}
     suite = ElementTree.Element("testsuite", name="theorems", tests=str(len(results)))

@@ -1,4 +1,4 @@
-"""``theorems list`` and ``theorems show``: tables of the suite's objects, and one object in full."""
+"""The subcommands ``theorems list`` (tables of the suite's objects) and ``theorems show`` (one object in full)."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _printed(table: Objects[Any]) -> Table:
 
 
 def claims_table(statement: Statement) -> Table:
-    """Return a table of the claims of a statement, with the cases on which each is made."""
+    """Return a table of the claims of a statement, each with the cases on which it is made."""
     rows = [
         (name, when, *([statement.part_of(name).words] if statement.says_whose else []))
         for name, when in statement.claims.items()

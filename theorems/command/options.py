@@ -14,18 +14,18 @@ from theorems.command import completion
 from theorems.run.pool import PATIENCE as PATIENCE
 
 LARGEST_SEED = 2**31 - 1
-"""The largest seed that ``--seed fresh`` draws."""
+"""Largest seed that ``--seed fresh`` draws."""
 JOBS = min(2, os.cpu_count() or 1)
-"""Default number of processes."""
+"""Default number of processes: two, or one on a machine with one core."""
 
 
 def same_seed(results: str) -> Any:
-    """Return the option ``--seed``; ``results`` is the noun for what the seed determines."""
+    """Return the option ``--seed``; ``results`` is the noun for what the seed determines, for the help text."""
     return typer.Option(min=0, metavar="S", help=f"Same seed, same {results}.")
 
 
 def seed_or_fresh(what: str) -> Any:
-    """Return the option ``--seed`` that also takes "fresh"; ``what`` is the noun for what the seed determines."""
+    """Return the option ``--seed`` that also accepts "fresh"; ``what`` names, in the help, what the seed determines."""
     return typer.Option(parser=_seed, metavar="S", help=f'Same seed, same {what}; "fresh" draws a seed and prints it.')
 
 
@@ -33,7 +33,7 @@ def _seed(text: str | int) -> int:
     """Parse a seed: a whole number, or "fresh" for a random one.
 
     Raises:
-        BadParameter: the text is neither.
+        BadParameter: the text is neither a whole number nor "fresh".
     """
     if text == "fresh":
         return 1 + secrets.randbelow(LARGEST_SEED)
@@ -47,27 +47,27 @@ def _seed(text: str | int) -> int:
 
 
 def examples_option(objects: str, least: int = 1) -> Any:
-    """Return the option ``--examples``; ``objects`` is the noun for what is generated."""
+    """Return the option ``--examples``; ``objects`` is the noun for what is generated, for the help text."""
     return typer.Option(min=least, metavar="N", help=f"Generated {objects}.")
 
 
 def processes(independent: str, least: int = 1, more: str = "") -> Any:
-    """Return the option ``--jobs``; ``independent`` says what does not depend on N, such as "the results do"."""
+    """Return the option ``--jobs``; ``independent`` says what does not depend on it, such as "the results do"."""
     return typer.Option(min=least, metavar="N", help=f"Number of processes; {independent} not depend on it.{more}")
 
 
 def identifier(help: str, completion: Callable[[str], list[str]]) -> Any:
-    """Return an argument for the id of one object."""
+    """Return an argument for the id of one object, such as a statement."""
     return typer.Argument(metavar="ID", help=help, autocompletion=completion)
 
 
 def identifiers(help: str, completion: Callable[[str], list[str]], metavar: str = "ID") -> Any:
-    """Return an argument for any number of ids."""
+    """Return an argument for any number of ids, with the name ``metavar`` in the help text."""
     return typer.Argument(metavar=f"[{metavar}]...", help=help, autocompletion=completion)
 
 
 def text(metavar: str, help: str, completion: Callable[[str], list[str]] | None = None, *names: str) -> Any:
-    """Return an option with a text value, perhaps with a completion for shells, or with names of its own."""
+    """Return an option with a text value, perhaps with completions for shells, or with other ``names``."""
     return typer.Option(*names, metavar=metavar, help=help, autocompletion=completion)
 
 
@@ -77,17 +77,17 @@ def limit(help: str) -> Any:
 
 
 def folder(help: str) -> Any:
-    """Return the option ``--out`` for a folder of output files."""
+    """Return the option ``--out`` for the folder of output files."""
     return text("DIR", help)
 
 
 def as_markdown(content: str) -> Any:
-    """Return the option ``--markdown``."""
+    """Return the option ``--markdown``; ``content`` says, in the help text, what it prints."""
     return typer.Option("--markdown", help=f"Print {content}.")
 
 
 def data(help: str, *names: str) -> Any:
-    """Return the option ``--data``, perhaps with other names."""
+    """Return the option ``--data``; ``names`` replace this name."""
     return text("FILE|NAME", help, completion.data, *names)
 
 

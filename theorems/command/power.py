@@ -1,4 +1,4 @@
-"""``theorems power``: from its options to tables and an exit code."""
+"""The subcommand ``theorems power``: from its options to tables and an exit code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from theorems.run.tables import console
 from theorems.run.untrusted_calls import headings
 
 LISTED = 12
-"""The largest number of uncaught faults that the message names; the table has all of them."""
+"""Largest number of uncaught faults that the message names; the table has all of them."""
 
 
 def power_and_report(options: PowerOptions) -> int:
-    """Check the statements against the planted faults, print the table, and return the exit code.
+    """Check the statements against planted faults, print which of them catches which fault, and return the exit code.
 
     Raises:
-        InvalidInput: before anything runs, if an id or a fault is unknown.
+        InvalidInput: an id or a fault is unknown; raised before anything runs.
     """
     with open_sandbox(options.jobs) as sandbox:
         by_id = {heading.id: heading for heading in headings(tuple(options.ids or statements()), sandbox)}

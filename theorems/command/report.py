@@ -1,4 +1,4 @@
-"""The report of a run as a document, for ``theorems verify --report`` and for ``theorems report``."""
+"""The report of a run as a document: the option ``theorems verify --report`` and the subcommand ``theorems report``."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ Evidence = tuple[list[HuntRecord] | None, Power | None]
 def check_document(option: str, path: Path | None, *others: str) -> None:
     """Check that a document can be written, and that its name ends in .md, .html or one of ``others``.
 
+    A path of None means no document.
+
     Raises:
         InvalidInput: the check fails; the message names the option.
     """
@@ -37,7 +39,7 @@ def check_document(option: str, path: Path | None, *others: str) -> None:
 
 
 def evidence_about(about: Description) -> Evidence:
-    """Return the recorded counterexamples and tables of planted faults for the statements of a run."""
+    """Return the recorded counterexamples and the tables of planted faults that concern the statements of a run."""
     suite = [statement_named(heading.id) for heading in about.statements if not heading.file]
     return hunt_records(suite), power(suite)
 
@@ -48,8 +50,8 @@ def text_of_run(path: Path, results: Results, evidence: Evidence, *, all_stateme
     Args:
         path: the file for the document.
         results: the results of the run.
-        evidence: the records about the statements of the run, from :func:`evidence_about`.
-        all_statements: whether the run is about every statement of the suite.
+        evidence: the counterexamples and tables of faults for the run's statements, from :func:`evidence_about`.
+        all_statements: whether the run verified every statement of the suite.
     """
     about = results.about
     failures = {result.id: result.failure for result in results.results if result.failure is not None}
@@ -67,7 +69,7 @@ def text_of_run(path: Path, results: Results, evidence: Evidence, *, all_stateme
 
 
 def report_and_write(options: ReportOptions) -> int:
-    """Read results of ``verify --json``, write the document, and return the exit code of that run of verify.
+    """Read the results that ``verify --json`` wrote, write them as a document, and return verify's exit code.
 
     Raises:
         InvalidInput: the results cannot be read, or the document cannot be written.

@@ -1,4 +1,4 @@
-"""Results of verify as SARIF 2.1.0, which code scanning services show beside the source."""
+"""Results of ``theorems verify`` as SARIF 2.1.0, which code scanning services show beside the source."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from theorems.run.result import Result
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SHOWN_AS = {Verdict.FALSIFIED: ("fail", "error"), Verdict.INCONCLUSIVE: ("open", "none")}
-"""SARIF kind and level of each reported verdict; by section 3.27.10 the level is "none" unless the kind is "fail"."""
+"""SARIF's kind and level for each reported verdict; by section 3.27.10 the level is "none" unless the kind is
+"fail"."""
 FOLDERS = ("", "src/")
-"""Folders of a checkout that may contain packages."""
+"""Folders of a repository in which a kernel's package may lie."""
 
 
 def sarif_text(results: Sequence[Result], kernel: str | None, expected: Mapping[str, str]) -> str:
-    """Return a SARIF document: a rule for each statement, a result for each falsified or inconclusive one.
+    """Return a SARIF document with a rule for each statement and a result for each falsified or inconclusive statement.
 
     Args:
         results: the results of the run.
-        kernel: MODULE:CALLABLE; results point to its definition, if the checkout has it.
-        expected: reasons why statements are known to be falsified, by id; their results are marked as suppressed.
+        kernel: MODULE:CALLABLE of the kernel under test, or None; SARIF's results point to its definition, if a file
+            here has it.
+        expected: by id of a statement, the reason why it is known to be falsified; such results are marked as
+            suppressed.
     """
     rules = [{"id": result.id, "shortDescription": {"text": result.title or result.id}} for result in results]
     place = _location(kernel) if kernel else {"logicalLocations": [{"name": "theorems"}]}
@@ -67,7 +70,7 @@ def _location(kernel: str) -> dict[str, Any]:
 
 
 def _line(file: Path, name: str) -> int:
-    """Return the line that defines a name at the top level of a file; 1 if it is not found."""
+    """Return the line number at which the top level of a file defines a name; 1 if it does not."""
     with suppress(OSError, ValueError, SyntaxError):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             targets = node.targets if isinstance(node, ast.Assign) else [node]

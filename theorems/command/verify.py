@@ -1,4 +1,4 @@
-"""``theorems verify``: from its options to a session, whose events become tables, files and an exit code."""
+"""The subcommand ``theorems verify``: from its options to a session, whose events become tables and files."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ from theorems.run.tables import (
 
 
 def verify_and_report(options: VerifyOptions) -> int:
-    """Verify, write the files, print the results, and return the exit code.
+    """Verify the statements, write the files, print the results, and return the exit code.
 
     Raises:
-        InvalidInput: before anything runs, if an id is unknown, the data cannot be used or a file cannot be written.
+        InvalidInput: an id is unknown, the data cannot be used or a file cannot be written; raised before anything
+            runs.
     """
     request = request_of(options)
     check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test, options.badge)
@@ -121,7 +122,7 @@ def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
     if options.attention is None:
         return None
     deep = options.profile is not None and kernel_suite().profile_named(options.profile).deep
-    # A known failure, or a failure of a capability that is not among the ids, does not end the run.
+    # With --fail-fast, neither a known failure nor a failure of a capability outside the given ids ends the run.
     fail_fast = options.fail_fast and options.known_failures is None and not options.ids
     return kernel_suite().under_test_of(
         options.attention,
@@ -135,18 +136,19 @@ def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
 
 
 def _documents(options: VerifyOptions) -> list[Path]:
-    """Return the files of ``--report`` that are documents: Markdown or HTML."""
+    """Return the paths of ``--report`` that name documents: Markdown or HTML files."""
     return [path for path in options.report or () if path.suffix != SARIF]
 
 
 SARIF = ".sarif"
-"""Ending of the files of ``--report`` for code scanning."""
+"""Ending of the paths of ``--report`` that name files for code scanning."""
 SHORT = 18
-"""The largest number of lines that ``--fail-fast`` prints about the falsified statement; all output has at most 20."""
+"""Largest number of lines that ``--fail-fast`` prints about the falsified statement; its whole output has at most
+20."""
 
 
 class Report:
-    """Handler of a session's events, which prints and writes the results and computes the exit code."""
+    """Handler of the events of ``theorems verify``: it prints and writes the results and computes the exit code."""
 
     def __init__(self, examples: int, options: VerifyOptions) -> None:
         """Take the number of examples per statement and the options."""
@@ -157,7 +159,7 @@ class Report:
         self._evidence: Evidence = (None, None)
 
     def __call__(self, event: Event) -> None:
-        """Read the known failures and print the opening, when the session starts; ignore every other event.
+        """When the session starts, read the file of known failures and print the first lines; ignore every other event.
 
         Raises:
             InvalidInput: the file of known failures cannot be used.
@@ -190,16 +192,16 @@ class Report:
             self.out.print(assumptions_table(about.findings))
 
     def enough(self, result: Result) -> str:
-        """Return the reason to stop after a result, for ``--fail-fast``; empty to go on."""
+        """Return the reason why ``--fail-fast`` stops the run after this result; return an empty string to go on."""
         if result.verdict is not Verdict.FALSIFIED or result.id in self._known.reasons:
             return ""
         return f"stopped because {result.id} is falsified"
 
     def end(self, last: Finished | Stopped) -> int:
-        """Write and print the results, and return the exit code."""
+        """Write and print the results of the last event, and return the exit code."""
         expected = self._known.expected_failures(last.results)
         unknown = [result for result in last.results if result.id not in expected]
-        # Write the files first: printing fails if the reader of the output is gone.
+        # Write the files before printing: printing fails if the reader of the output has ended.
         reproduce = {result.id: self._save(result) for result in unknown if result.failure is not None}
         options, kernel = self._options, self._options.attention
         hints = last.hints if isinstance(last, Finished) else ()

@@ -1,5 +1,5 @@
-"""The commands as functions for Python and notebooks: they return their results; ``from theorems import …``.
+"""The commands as Python functions that return their results; import them with ``from theorems import …``.
 
 The functions print nothing and write files only on request. They start a process only for code that is given by name,
-such as a kernel as ``MODULE:CALLABLE`` or a statement as ``path.py:name``.
+such as a kernel ``MODULE:CALLABLE`` or a statement ``path.py:name``.
 """

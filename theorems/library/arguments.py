@@ -1,4 +1,4 @@
-"""Conversion of the library's arguments: data in any form, ids, an attention kernel."""
+"""Conversion of the arguments of the library's functions: data in any form, ids, an attention kernel."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from theorems.run.registry.user_file import is_in_a_file
 Data = Problem | Dataset | QueryDataset | SequenceDataset | Subject | Mapping[str, Any] | str | PathLike[str]
 """Data to check: an object, a mapping with the arrays of a .npz file, or the name of a data file or of a dataset."""
 Attention = Callable[..., Any] | str | Implementation
-"""A kernel, its name as MODULE:CALLABLE, or an :class:`Implementation` of all functions that statements call."""
+"""Attention kernel, its name as MODULE:CALLABLE, or an :class:`Implementation` of all functions that statements
+call."""
 
 
 def data_and_ids(first: Data | None, ids: tuple[str, ...], data: Data | None) -> tuple[Data | None, tuple[str, ...]]:
-    """Return data and ids, given a first argument that may be either.
+    """Return the data and the ids, where the first argument of a function may be either.
 
-    Text is data if it names a dataset or ends in .npz, .json or .txt, or in such an ending followed by a window of the
-    file.
+    A string is data if it names a dataset or ends in .npz, .json, .txt or ``.txt:window=N``, where N is the length of a
+    window of the text.
 
     Raises:
-        InvalidInput: data are given twice, or a text is neither data nor an id.
+        InvalidInput: data are given twice, or a string is neither data nor an id.
     """
     if first is None:
         return data, ids
@@ -55,7 +56,7 @@ def names_data(text: str) -> bool:
 
 def _check_id(text: str) -> None:
     if is_in_a_file(text):
-        return  # the session reads the file
+        return  # the session will read the user's file and check the id
     try:
         statement_named(text)
     except InvalidInput:
@@ -66,11 +67,11 @@ def _check_id(text: str) -> None:
 
 
 def as_given(data: Any, seed: int, *, calls: bool = False) -> Given:
-    """Return the data as a case, the form on which statements are checked.
+    """Return the data as a case, the form in which statements are checked on them.
 
     Args:
         data: the data in any form.
-        seed: the seed of the case; a Case has a seed already, which is kept.
+        seed: the seed of the case; if the data are a Case, its own seed is kept.
         calls: whether the data may be a stored call of an attention kernel.
 
     Raises:
@@ -97,7 +98,7 @@ def as_given(data: Any, seed: int, *, calls: bool = False) -> Given:
 
 
 def name_of(data: Any) -> str | None:
-    """Return the name of the data for a report."""
+    """Return the name of the data for a report; "data" for arrays without a name, and None without data."""
     if isinstance(data, str | PathLike):
         return str(fspath(data))
     return data.name if isinstance(data, Subject) else None if data is None else "data"

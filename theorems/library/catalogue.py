@@ -1,4 +1,4 @@
-"""Catalogue of statements, assumptions and named datasets; also findings on which assumptions hold on data."""
+"""Catalogue of statements, assumptions and named datasets, and the check which assumptions hold on data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from theorems.run.tables import HOLDS
 
 
 def statements() -> Table[Statement]:
-    """Return every statement by id, in the order of the paper.
+    """Return every statement by id, paper by paper and in each paper's order.
 
     >>> from theorems import statements
     >>> statements()["theorem-2"].title
@@ -32,9 +32,10 @@ def statements() -> Table[Statement]:
 
 
 def datasets() -> Table[str]:
-    """Return the named datasets, each with a description.
+    """Return the descriptions of the named datasets, by name.
 
-    ``dataset_named("figure-1a")`` returns the data, ``verify("figure-1a")`` checks statements on them.
+    ``dataset_named("figure-1a")`` returns a dataset's data, and ``verify("figure-1a")`` checks statements on these
+    data.
 
     >>> from theorems import datasets
     >>> datasets()["figure-1a"]
@@ -51,13 +52,14 @@ def assumptions(
 
     Args:
         what: the data, or the first of the ids, as for :func:`theorems.verify`.
-        ids: statements whose assumptions are returned; all by default.
-        data: the data, instead of as first argument.
-        seed: as for :func:`theorems.verify`.
+        ids: ids of the statements whose assumptions are returned; all statements by default.
+        data: the data, if they are not the first argument.
+        seed: the seed of the data's random numbers, as for :func:`theorems.verify`.
 
     Returns:
-        With data, a :class:`Finding` by id, whose ``holds`` is True, False, or None if neither could be proven, and
-        whose ``evidence`` gives the number; otherwise an :class:`Assumption` by id.
+        With data, a table of :class:`Finding` by the assumption's id; ``holds`` is True, False, or None if neither
+        could be proven, and ``evidence`` gives the number that decides. Without data, a table of :class:`Assumption` by
+        id.
 
     Raises:
         InvalidInput: an id is unknown, or the data cannot be used.

@@ -8,21 +8,22 @@ from theorems.run import verify
 from theorems.run.registry.lookup import select_statements
 
 SIZES = ("n", "T", "d")
-"""The sizes that have a column of their own in the table; other sizes are listed with the shares."""
+"""The sizes of a case (n inputs, T tokens per input, d dimensions) with a column of their own; other sizes are listed
+with the shares."""
 
 
 def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
-    """Return sizes and properties of the generated cases on which :func:`theorems.verify` checks statements.
+    """Return the sizes and properties of the generated cases on which :func:`theorems.verify` checks statements.
 
     Args:
-        ids: statements, or ``path.py:name``; all by default.
-        examples: number of cases of each statement.
+        ids: ids of statements, or ``path.py:name`` for a statement in your file; all statements by default.
+        examples: the number of generated cases per statement.
         seed: the seed; ``verify`` with this seed checks the same cases.
 
     Returns:
-        A :class:`Drawn` by id, with ``sizes`` (smallest, median and largest n, T, d) and ``shares`` by property. A
-        share has the ``count`` of cases with the property, the number ``of`` cases to which the property applies, and
-        their ratio ``value``.
+        A table of :class:`Drawn` by the statement's id. A Drawn has ``sizes`` (smallest, median and largest n, T, d)
+        and ``shares`` by property. A share has the number ``count`` of cases with the property, the number ``of`` of
+        cases to which the property applies, and the ratio ``value`` of these numbers.
 
     Raises:
         InvalidInput: an id is unknown.
@@ -45,10 +46,10 @@ def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
 
 
 def size_cells(drawn: Drawn) -> dict[str, str]:
-    """Return smallest, largest and median of each size as text, by the name of the size."""
+    """Return the smallest, largest and median value of each size as text, by the name of the size."""
     return {name: f"{low}–{high} ({middle})" for name, (low, middle, high) in drawn.sizes.items()}
 
 
 def format_shares(drawn: Drawn) -> list[str]:
-    """Return the nonzero shares as text."""
+    """Return as text, for each property that some case has, the share of the cases with this property."""
     return [f"{name} {share}" for name, share in drawn.shares.items() if share.count]

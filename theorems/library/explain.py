@@ -21,27 +21,29 @@ def explain(
 ) -> Explanation | CustomExplanation | HeadExplanations:
     """Explain which tokens attention selects on data, why, and which theorems apply.
 
-    The gradient flow is followed from p(0) (0 unless the data have a ``start``) until ‖p‖ is 1e6 in units of the keys.
-    Neighbours, ties and local optimality are decided over the rationals; undecided questions are reported as such.
-    If the data include trained weights (``p``; for data with queries ``W_trained``, or ``K_trained`` and
-    ``Q_trained``), these are explained first, and the flow starts from them.
+    The gradient flow is followed from the start p(0) (0 unless the data have a ``start``) until the prompt's norm ‖p‖,
+    times the size of the keys, is 1e6. Neighbours, ties and local optimality are decided over the rationals; a question
+    that is not decided is reported as undecided. If the data include trained weights (``p``; for data with queries
+    ``W_trained``, or ``K_trained`` and ``Q_trained``), these weights are explained first, and the flow starts from
+    them.
 
     Args:
         data: as for :func:`theorems.verify`.
         module: trained weights in place of arrays in the data: a ``torch.nn.MultiheadAttention``, linear layers
-            ``(query, key)`` or ``(query, key, heads)``, a mapping of those arrays, a list of such objects, or a
-            function that returns one of these; or ``"path.py:name"``, which runs in a separate process.
+            ``(query, key)`` or ``(query, key, heads)``, a mapping from the names of those arrays to their values, a
+            list of such objects, or a function that returns such an object; or ``"path.py:name"``, whose file runs in a
+            separate process.
         rules: optimisers as ``theorems bench`` names them, such as ``"adam-0.1"``, to run from the same start.
-        train: ``"v"`` to train the head v, too, together with the prompt, by normalized steps from the v of the data.
-        starts: number of further flows, from random starts.
+        train: ``"v"`` to train the head v together with the prompt, by normalized steps that start from the data's v.
+        starts: the number of further flows, from random starts.
         seed: the seed of the random starts.
 
     Returns:
         An :class:`Explanation`, to ``print`` or to show in a notebook, with the methods ``to_json()`` and
         ``plot("svg")`` and the attributes ``selection`` and ``optimal`` (tokens ``alpha`` with their ``svm``),
-        ``tokens`` (a row for each) and ``speaks`` (the statements that apply). For a kind of data that one paper
-        defines, the explanation has that paper's description, the assumptions and ``speaks``. For a module of
-        several heads the result is a table whose ``heads`` are such explanations.
+        ``tokens`` (a row for each token) and ``speaks`` (the statements that apply). For a kind of data that a paper
+        defines, the explanation has this paper's description of the data, the assumptions and ``speaks``. For a module
+        of several heads the result is a table whose attribute ``heads`` has an explanation of each head.
 
     Raises:
         InvalidInput: the data or the module cannot be used.

@@ -1,4 +1,4 @@
-"""The function ``hunt``, and its result: a counterexample, or how much was tried."""
+"""The function ``hunt``, and its result: a counterexample, or the number of cases tried in vain."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from theorems.without.weakening import Weakened
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Hunted:
-    """Result of a hunt.
+    """Result of a hunt for a counterexample to a statement without one of its assumptions.
 
     Attributes:
-        weakened: the statement without the assumption, with the sentence to be refuted and the reason why the sentence
-            is false.
+        weakened: the statement without the assumption; it has the sentence to be refuted and the reason why this
+            sentence is false.
         seed: the seed of the hunt; equal seeds give equal counterexamples.
-        effort: numbers of cases tried, decided and undecided, and the largest violation.
+        effort: the numbers of cases tried, decided and undecided, and the largest violation of the statement.
         case: the shrunk counterexample; None if none was found.
-        examined: the claims on the counterexample, and for every assumption whether the counterexample satisfies it.
+        examined: the claims checked on the counterexample, and for every assumption whether the counterexample
+            satisfies it.
     """
 
     weakened: Weakened
@@ -43,7 +44,7 @@ class Hunted:
 
     @classmethod
     def by(cls, hunt: Hunt) -> Hunted:
-        """Return the result of a finished hunt; the numbers of a counterexample are in the units of its data."""
+        """Return the result of a finished hunt; numbers about a counterexample are in the units of its data."""
         examined = None
         if hunt.found is not None and hunt.examined is not None:
             examined = in_own_units(hunt.weakened, hunt.found, hunt.examined)
@@ -51,7 +52,7 @@ class Hunted:
 
     @property
     def has_counterexample(self) -> bool:
-        """Return whether a counterexample was found; False proves nothing."""
+        """Return whether a counterexample was found; False proves nothing about the statement."""
         return self.case is not None
 
     found = FormerName("has_counterexample")
@@ -63,12 +64,12 @@ class Hunted:
 
     @property
     def claim(self) -> Claim | None:
-        """Return the claim that the counterexample violates."""
+        """Return the claim that the counterexample violates; None without a counterexample."""
         return None if self.examined is None else self.examined.violated
 
     @property
     def findings(self) -> dict[str, Finding]:
-        """Return the findings on the counterexample: all assumptions that hold, and the omitted one, which fails."""
+        """Return the findings on the counterexample by assumption: all assumptions hold except the omitted one."""
         if self.examined is None:
             return {}
         left_out = {self.weakened.without: self.examined.dropped} if self.weakened.without else {}
@@ -81,7 +82,7 @@ class Hunted:
         return as_record(self.weakened, self.case, self.examined, self.seed)
 
     def save(self, directory: str | Path) -> Path:
-        """Write :meth:`record` to a folder, as a file named by its content.
+        """Write the text of :meth:`record` to a file in a folder, named by its content, and return the path.
 
         Raises:
             InvalidInput: the folder cannot be written.
@@ -89,7 +90,7 @@ class Hunted:
         return save(self.weakened, self.record(), Path(directory))
 
     def __repr__(self) -> str:
-        """Return a summary: statement, omitted assumption, the claim that fails and the sizes of the case."""
+        """Return a summary: the statement, the omitted assumption, the claim that fails, and the case's sizes."""
         if self.case is None or self.claim is None:
             return f"Hunted({self.weakened.title}: nothing found in {self.effort.tried} cases)"
         sizes = ", ".join(f"{name} = {size}" for name, size in self.case.sizes.items())
@@ -112,15 +113,16 @@ class Hunted:
 def hunt(id: str, without: str = "", *, seconds: float | int = 60, seed: int = 0, cases: int | None = None) -> Hunted:
     """Hunt for data on which a statement fails once one of its assumptions is dropped.
 
-    On a counterexample all other assumptions hold exactly and the violation is far above rounding; limits are followed
-    until the norm is 10⁶. A counterexample is shrunk to few and round numbers.
+    On a counterexample all other assumptions hold exactly, and the statement is violated by far more than rounding
+    errors; limits are followed until the norm of the prompt is 10⁶. A counterexample is shrunk to few and round
+    numbers.
 
     Args:
-        id: the id of a statement, or path.py:name.
+        id: the id of a statement, or path.py:name for a statement in your file.
         without: the id of the assumption to leave out; empty to search for counterexamples to the unchanged statement.
         seconds: the time limit of the search.
         seed: the seed of the hunt; equal seeds give equal counterexamples.
-        cases: the largest number of cases; unlike a time limit it gives reproducible results.
+        cases: the largest number of cases to try; unlike ``seconds``, it gives reproducible results.
 
     Raises:
         InvalidInput: the statement is unknown, does not make the assumption, or a limit is not positive.

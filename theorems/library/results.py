@@ -24,9 +24,10 @@ from theorems.run.result import ClaimSummary, Result
 from theorems.run.text_report import text_report
 
 SCHEMA = 1
-"""The version of ``verify.schema.json``; it changes when a field of the JSON changes its meaning or is removed."""
+"""Version of ``verify.schema.json``; it increases when a field of the JSON changes its meaning or is removed."""
 LISTED = 4
-"""The largest number of statements with one verdict that the ``repr`` lists by id; more are only counted."""
+"""Largest number of statements with the same verdict that ``repr`` lists by id; if there are more, it gives only their
+number."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,9 +39,9 @@ class Results:
         examples: the number of generated cases per statement.
         seed: the seed of the run; equal seeds give equal results.
         data: the name of the data; None for generated cases.
-        about: the description of the run: implementation under test, assumptions that hold on the data.
-        hints: possible causes, if a kernel was falsified.
-        known_failures: reasons why statements are known to be falsified, by id.
+        about: the description of the run: the implementation under test, and which assumptions hold on the data.
+        hints: possible reasons why the kernel was falsified; else empty.
+        known_failures: by id of a statement known to be falsified, the reason why it is.
 
     >>> from theorems import verify
     >>> results = verify("lemma-11", examples=5)
@@ -69,7 +70,7 @@ class Results:
         return len(self.results)
 
     def __getitem__(self, key: int | str) -> Result:
-        """Return the result at a position or of the statement with an id."""
+        """Return the result at a position, or the result of the statement with an id."""
         if isinstance(key, int):
             return self.results[key]
         for result in self.results:
@@ -79,19 +80,19 @@ class Results:
 
     @property
     def findings(self) -> tuple[NamedFinding, ...]:
-        """Return the findings on the assumptions on the data; none for generated cases."""
+        """Return the findings whether each assumption holds on the data; none for generated cases."""
         return self.about.findings
 
     @property
     def kernel(self) -> KernelDescription | None:
-        """Return the attention kernel under test; None for the reference."""
+        """Return the description of the attention kernel under test; None for the reference."""
         return self.about.kernel
 
     @property
     def verdict(self) -> Verdict:
         """Return the first of falsified, inconclusive, upheld and not-applicable that is the verdict on some statement.
 
-        Only upheld is a pass; not-applicable means that nothing was checked.
+        Only ``upheld`` is a pass; ``not-applicable`` means that nothing was checked.
         """
         verdicts = {result.verdict for result in self.results}
         return next((verdict for verdict in WORST_FIRST if verdict in verdicts), Verdict.NOT_APPLICABLE)
@@ -112,22 +113,22 @@ class Results:
 
     @cached_property
     def claims(self) -> dict[tuple[str, str], ClaimSummary]:
-        """Return form, verdict, worst slack, tolerance and its reason of every claim, by (statement id, name)."""
+        """Return a summary of each claim (form, verdict, worst slack, tolerance), by (statement id, claim's name)."""
         return {(result.id, claim.name): claim for result in self.results for claim in result.claims}
 
     def case(self, id: str) -> Any:
-        """Return the smallest case on which the statement failed (or could not be decided); None if there is none.
+        """Return the smallest case on which the statement failed or could not be decided; None if there is none.
 
-        The result is a :class:`Case`, or a call if the statement is a capability of a kernel.
+        The case is a :class:`Case`, or a call of a kernel if the statement is a capability of kernels.
         """
         failure = self[id].failure
         return None if failure is None else subject_of(from_json(failure.case), name=f"failing {id}")
 
     def to_json(self) -> str:
-        """Return the text that ``theorems verify --json`` writes.
+        """Return the results as the JSON text that ``theorems verify --json`` writes.
 
-        ``verify.schema.json``, beside this module, describes it. The text is strict JSON: a number that was never
-        computed is null, an infinite number is a string.
+        The file ``verify.schema.json``, beside this module, describes the text. The text is strict JSON: a number that
+        was never computed is null, an infinite number is a string.
         """
         report: dict[str, Any] = {
             "schema": SCHEMA,
@@ -160,10 +161,10 @@ class Results:
         return self
 
     def raise_unless_upheld(self) -> Results:
-        """Return these results if the verdict is upheld; for tests, which must not pass if the verdict is inconclusive.
+        """Return these results if the verdict is upheld; otherwise raise, also if a statement is inconclusive.
 
         Raises:
-            AssertionError: as :meth:`raise_if_falsified`.
+            AssertionError: the verdict is not upheld; the message has a table, the reasons and the failing cases.
         """
         __tracebackhide__ = True
         if self.verdict is not Verdict.UPHELD:
@@ -171,7 +172,7 @@ class Results:
         return self
 
     def __repr__(self) -> str:
-        """Return the ids of statements by verdict, worst verdict first; a long list is replaced by its length."""
+        """Return the ids with each verdict, worst verdict first; a long list is replaced by its length."""
         parts = []
         for verdict in WORST_FIRST:
             ids = [result.id for result in self.results if result.verdict is verdict]
@@ -180,7 +181,7 @@ class Results:
         return f"Results({'; '.join(parts)})"
 
     def __str__(self) -> str:
-        """Return the report of the command: table, reasons, failing cases."""
+        """Return the text that the command prints: the table, the reasons and the failing cases."""
         if self.kernel is None:
             return text_report(self.results, again=self._again)
         results = [result for result in self.results if result.was_tried]

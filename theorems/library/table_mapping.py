@@ -1,4 +1,4 @@
-"""A read-only mapping whose ``repr`` and notebook display are a table."""
+"""Read-only mapping that Python and notebooks display as a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Table(Mapping[str, T], Generic[T]):
         caption: the title of the table.
         columns: the names of the columns.
         objects: the objects by id.
-        row: a function that returns the cells of an object.
+        row: a function of an id and its object that returns the cells of the object's row.
     """
 
     caption: str
@@ -41,7 +41,7 @@ class Table(Mapping[str, T], Generic[T]):
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the cells, a tuple per object."""
+        """Return the rows of the table: a tuple of cells for each object."""
         return [self.row(id, value) for id, value in self.objects.items()]
 
     def __repr__(self) -> str:
@@ -53,7 +53,7 @@ class Table(Mapping[str, T], Generic[T]):
 
 
 def align(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as text, columns two spaces apart."""
+    """Return rows of cells as text, in aligned columns two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -30,19 +30,19 @@ def verify(
     """Verify statements on generated cases or on data, as ``theorems verify`` does. Equal seeds give equal results.
 
     Args:
-        what: the data, or the first of the ids. Text is data if it names a dataset or ends in .npz or .json, otherwise
-            an id.
-        ids: statements, or path.py:name; all by default.
-        data: the data, instead of as first argument: a :class:`Problem`, :class:`Dataset`, :class:`QueryDataset` or
-            :class:`Case`; named arrays (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W`` or ``queries``;
-            ``alpha``, ``p0``, ``loss``); a file or dataset by name. Without data, cases that satisfy the
-            assumptions are generated.
-        attention: a kernel on torch tensors, as for :func:`check_attention`, or MODULE:CALLABLE, in place of the
-            reference's softmax; or a whole :class:`Implementation`. A kernel or a file given by name runs in another
-            process; an object runs in this one.
-        examples: generated cases per statement.
-        seed: the seed of the generated cases; with data, the seed of the points at which a "for every p" conclusion is
-            checked. A Case has its own seed.
+        what: the data, or the first of the ids. A string is data if it names a dataset or ends in .npz or .json,
+            otherwise an id.
+        ids: ids of statements, or path.py:name for a statement in your file; all statements by default.
+        data: the data, if they are not the first argument: a :class:`Problem`, :class:`Dataset`, :class:`QueryDataset`
+            or :class:`Case`; named arrays (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W`` or ``queries``;
+            ``alpha``, ``p0``, ``loss``); a file or dataset by name. Without data, cases that satisfy the assumptions
+            are generated.
+        attention: the implementation to check in place of the reference: an attention kernel on torch tensors or its
+            name MODULE:CALLABLE, as for :func:`check_attention`, or an :class:`Implementation`. A kernel or a file
+            given by name runs in another process; an object runs in this one.
+        examples: the number of generated cases per statement.
+        seed: the seed of the generated cases; with data, the seed of the random points p at which a conclusion "for
+            every p" is checked, unless the data are a Case, which has its own seed.
         realistic: whether to generate only cases that resemble users' data, with sparse, rounded or repeated numbers.
         relations: whether to check each case again after a change that must not change the verdict; not for kernels.
         dtype: the number format of the kernel, as for :func:`check_attention`.
@@ -50,7 +50,7 @@ def verify(
         device: the device of the kernel's tensors, as for :func:`check_attention`.
 
     Raises:
-        InvalidInput: before anything runs, if an id is unknown, or data or kernel cannot be used.
+        InvalidInput: an id is unknown, or the data or the kernel cannot be used; raised before anything runs.
 
     >>> from theorems import Problem, verify
     >>> verify("lemma-3", "lemma-11", examples=5)
@@ -96,20 +96,20 @@ def check_attention(
     interface: str | None = None,
     device: str | None = None,
 ) -> Results:
-    """Check the theorems and capabilities on an attention kernel, with gradients by autograd.
+    """Check theorems, and capabilities (what a kernel must compute), on an attention kernel, with autograd's gradients.
 
-    ``check_attention(mine).raise_unless_upheld()`` is a test.
+    As a test, use ``check_attention(mine).raise_unless_upheld()``.
 
     Args:
         kernel: a callable on torch tensors, or MODULE:CALLABLE: (query (…, L, d), keys (…, T, d), values (…, T, m)) →
             (…, L, m), or with the signature of PyTorch's, flash-attn's, transformers' or JAX's attention.
-        ids: statements and capabilities; by default all that call a kernel.
-        examples: generated cases per statement.
+        ids: ids of statements and capabilities; by default all that call a kernel.
+        examples: the number of generated cases per statement.
         seed: the seed of the cases; equal seeds give equal cases.
-        dtype: "float64", "float32", "bfloat16" or "float16"; by default float64 if the kernel takes it and computes in
-            it.
-        interface: a key of :data:`attention_conformance.interfaces.INTERFACES`, such as "sdpa" or "flash"; recognised
-            by the kernel's parameters if left out.
+        dtype: "float64", "float32", "bfloat16" or "float16"; by default float64 if the kernel accepts float64 tensors
+            and computes in float64.
+        interface: the kernel's signature: a key of :data:`attention_conformance.interfaces.INTERFACES`, such as "sdpa"
+            or "flash"; by default recognised from the names of the kernel's parameters.
         device: the device of the kernel's tensors; the CPU by default.
 
     Raises:
