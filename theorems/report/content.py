@@ -1,4 +1,4 @@
-"""Content of a report, as blocks. The content does not depend on the clock, so that equal runs make equal documents."""
+"""Content of a report as blocks, such as headings and tables; equal runs give equal content, whatever the clock."""
 
 from __future__ import annotations
 
@@ -46,23 +46,25 @@ MEANING = {
     Verdict.INCONCLUSIVE: "a claim could not be decided; never a pass",
 }
 SIGNS = {Status.REFUTED: ("R", 4), Status.NONE_FOUND: ("0", 2), Status.NEEDED: ("S", 1), Status.HOLE: ("?", 0)}
-"""Letter and shade of each status of a statement without an assumption."""
+"""For each status of the search for a counterexample to a statement without an assumption: the letter and the shade in
+the report's map."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The data that a report is made from.
+    """The data from which a report is made.
 
     Attributes:
         run: the results of verify.
-        known: the headings of the statements in this version of the suite, by id.
-        hunted: the records of hunts for each statement without an assumption; None if there are no records.
-        power: which planted faults are caught; None if there is no table.
-        failures: cases on which a statement failed, by id; only for ``verify --report``.
-        findings: findings on the assumptions on user data; only for ``verify --report``.
-        libraries: names and versions; only for ``verify --report``.
-        all_statements: whether the run is about every statement of the suite.
-        own_tolerances: the tolerances that files of statements declare; only for ``verify --report``.
+        known: the headings (source, assumptions, …) of the run's statements that this version of the suite has, by id.
+        hunted: for each statement, what hunts recorded about it without each of its assumptions; None if there are no
+            records.
+        power: which statements catch which planted faults; None if no table of them is recorded.
+        failures: for each statement that failed, by id, a case on which it failed; only for ``verify --report``.
+        findings: the findings whether each assumption holds on the user data; only for ``verify --report``.
+        libraries: the names and versions of the libraries in use; only for ``verify --report``.
+        all_statements: whether the run verified every statement of the suite.
+        own_tolerances: the tolerances that users' files declare, by key; only for ``verify --report``.
     """
 
     run: RunRecord
@@ -77,12 +79,12 @@ class Contents:
 
 
 def installed_versions() -> list[tuple[str, str]]:
-    """Return name and version of Python and of the libraries that results depend on."""
+    """Return the names and versions of Python and of the libraries on which results depend."""
     return [("python", platform.python_version()), *((name, version_of(name)) for name in LIBRARIES)]
 
 
 def blocks(contents: Contents) -> list[Block]:
-    """Return the blocks of the document."""
+    """Return the blocks (headings, paragraphs, tables, …) of the document, in order."""
     run = contents.run
     return [
         Heading(1, "The theorems of Max-Margin Token Selection in Attention Mechanism: a verification report"),
@@ -113,7 +115,10 @@ def blocks(contents: Contents) -> list[Block]:
 
 
 def _evidence(contents: Contents) -> Iterator[Block]:
-    """Yield the recorded evidence about the suite's statements; there is none about statements of users."""
+    """Yield the recorded evidence about the suite's statements.
+
+    The evidence consists of counterexamples to statements without an assumption, and of planted faults that are caught.
+    """
     yield Heading(2, "Why each assumption is needed")
     yield from _assumptions(contents.hunted)
     yield Heading(2, "Planted faults that are caught")
@@ -121,7 +126,7 @@ def _evidence(contents: Contents) -> Iterator[Block]:
 
 
 def _sentence(run: RunRecord) -> str:
-    """Return the verdict on the run in plain words."""
+    """Return the sentence that states the verdict on the whole run."""
     by_verdict = {v: [statement.id for statement in run.statements if statement.verdict is v] for v in Verdict}
     where = f"on the data {run.data}" if run.data else f"on {run.examples} generated cases each"
     claims = sum(len(statement.claims) for statement in run.statements)
@@ -140,7 +145,7 @@ def _sentence(run: RunRecord) -> str:
 
 
 def _whose(run: RunRecord) -> str:
-    """Return a sentence on falsified statements whose failing claim is not the conclusion that the source states."""
+    """Return sentences on falsified statements whose failing claim is not the conclusion as the paper states it."""
     sentences = (
         (Verdict.UPHELD, "only a sharper form of this suite failed; the source's own conclusion is upheld"),
         (
@@ -205,7 +210,7 @@ def _findings(contents: Contents) -> Iterator[Block]:
 
 
 def _limits(run: RunRecord) -> Iterator[Block]:
-    """Yield pictures of limits; a report on user data has none."""
+    """Yield a picture for each statement about a limit, except in a report on user data."""
     by_id = limits()
     with_picture = [] if run.data else [statement for statement in run.statements if statement.id in by_id]
     if with_picture:
@@ -261,7 +266,10 @@ def _statement(statement: StatementRecord, contents: Contents) -> Iterator[Block
 
 
 def _parts(conclusion: Parts) -> tuple[tuple[Text, ...], ...]:
-    """Return the verdicts by part (conclusion, premises, sharper forms) and by form, each with its name."""
+    """Return (name, verdict) for each part of a falsified statement and for each form of claims.
+
+    The parts are the conclusion, the premises and the sharper claims.
+    """
     parts = (
         ("the conclusion as its source states it", conclusion.stated),
         ("premises", conclusion.premises),
@@ -279,7 +287,7 @@ def _claim(claim: ClaimSummary) -> tuple[Text, ...]:
 
 
 def _tolerances(contents: Contents) -> Table:
-    """Return the tolerances that the claims name: the suite's in the order of its table, then those of users' files."""
+    """Return a table of the tolerances that the claims use: first the suite's, then those that users' files declare."""
     keys = {claim.why for statement in contents.run.statements for claim in statement.claims}
     by_key: dict[str, Tolerance] = {key: tolerance for key, tolerance in tolerances().items() if key in keys}
     by_key |= {key: tolerance for key, tolerance in contents.own_tolerances.items() if key in keys}

@@ -1,6 +1,6 @@
-"""Blocks of a document, from which Markdown and HTML are rendered.
+"""Blocks of which a document consists; other modules render them as Markdown and HTML.
 
-All texts are plain; the renderers escape them.
+All texts are plain; the renderers escape characters that would be markup.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 
 class Code(str):
-    """A name in code style."""
+    """Text shown in code style, such as a name."""
 
 
 class Reference(str):
-    """A reference, in code style, to the :class:`Heading` with that ``name``."""
+    """Text in code style that links to the :class:`Heading` whose attribute ``name`` equals the text."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link to a file beside the document."""
+    """Link to a file beside the document."""
 
     text: str
     target: str
@@ -27,7 +27,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Share:
-    """A share, shown as a percentage with a bar; a share above 1 is marked as too large."""
+    """Share, shown as a percentage with a bar; a share above 1 is marked as too large."""
 
     value: float
 
@@ -42,7 +42,7 @@ Text = str | Link | Share
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; ``level`` 1 is the title of the document; a :class:`Reference` refers to it by its ``name``."""
+    """Heading; ``level`` 1 is the title of the document, and a :class:`Reference` refers to the heading by ``name``."""
 
     level: int
     text: str
@@ -51,7 +51,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph of texts; ``lead`` marks the most important sentence of the document, set larger."""
+    """Paragraph of texts; if ``lead`` is true, it is the most important sentence of the document and set larger."""
 
     parts: tuple[Text, ...]
     lead: bool = False
@@ -59,7 +59,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: titles of columns, and rows with a cell for each column."""
+    """Table: titles of columns, and rows with a cell for each column."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Text, ...], ...]
@@ -67,7 +67,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Listing:
-    """Preformatted text; ``language`` names its language, or is empty."""
+    """Preformatted text; ``language`` names the language it is written in, such as "python", or is empty."""
 
     text: str
     language: str = ""
@@ -75,7 +75,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Picture:
-    """SVG elements side by side with a caption; formats without pictures show the caption alone."""
+    """One or more SVG elements side by side, with a caption; a format without pictures shows the caption alone."""
 
     images: tuple[str, ...]
     caption: str
@@ -83,7 +83,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Heat:
-    """A cell of a :class:`HeatMap`: its text and its shade, from 0 (light) to 4 (dark)."""
+    """Cell of a :class:`HeatMap`: its text and its shade, from 0 (light) to 4 (dark)."""
 
     text: str
     shade: int
@@ -91,21 +91,21 @@ class Heat:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table with shaded cells; None is an empty cell."""
+    """Table whose cells are shaded; None is an empty cell."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Heat | None, ...]], ...]
 
     @property
     def as_table(self) -> Table:
-        """Return the table without shades."""
+        """Return the map as a table without shades."""
         rows = ((head, *("" if cell is None else cell.text for cell in cells)) for head, cells in self.rows)
         return Table(self.columns, tuple(rows))
 
 
 @dataclass(frozen=True)
 class Folded:
-    """Blocks that are collapsed until the reader opens them."""
+    """Blocks that are collapsed until the reader opens them; until then only ``summary`` is shown."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -116,5 +116,5 @@ Document = Sequence[Block]
 
 
 def paragraph(*parts: Text, lead: bool = False) -> Paragraph:
-    """Return a paragraph of these parts."""
+    """Return a paragraph of these texts; ``lead`` marks the document's most important sentence."""
     return Paragraph(parts, lead)

@@ -1,7 +1,8 @@
-"""Recorded evidence for a report: counterexamples without an assumption, and tables of planted faults.
+"""Recorded evidence for a report: counterexamples to statements without an assumption, and tables of planted faults.
 
-Both kinds of evidence are read from files; ``theorems list counterexamples`` and ``theorems power`` compute them again.
-Counterexamples are in the repository; the tables are in a folder that git ignores, to which ``make records`` writes.
+The evidence is read from files; ``theorems list counterexamples`` and ``theorems power`` compute it anew. The
+counterexamples are in the repository; the tables of faults are in a folder that git ignores, to which ``make records``
+writes.
 """
 
 from __future__ import annotations
@@ -24,23 +25,24 @@ from theorems.run.registry.suite import folder_of, statements
 
 COUNTEREXAMPLES = Path("counterexamples")
 RECORDS = Path("build/records")
-"""The folder to which ``make records`` writes."""
+"""Folder to which ``make records`` writes the tables of planted faults."""
 POWER = "power*.md"
-"""Pattern of the files with tables of planted faults, in :data:`RECORDS` and in folders of papers' records."""
+"""Pattern of the names of the files with tables of planted faults, in :data:`RECORDS` and in the folders of papers'
+records."""
 UNTOUCHED = ("", "…")
-"""Cells of the tables for a statement that does not call the faulty function, or was not checked with the fault."""
+"""Cells of a table of faults if the statement does not call the faulty function, or was not checked with the fault."""
 
 
 @dataclass(frozen=True)
 class HuntRecord:
-    """The assumptions of a statement, grouped by what is recorded about the statement without each of them."""
+    """Assumptions of a statement, grouped by what is recorded about the statement without each of them."""
 
     id: str
     by_status: dict[Status, list[str]] = field(default_factory=dict)
 
 
 def hunt_records(chosen: Iterable[Statement], root: Path = RECORDED) -> list[HuntRecord] | None:
-    """Return one record per statement of the suite; None if there is no folder of counterexamples.
+    """Return a record per statement outside users' files; None if there is no folder of counterexamples.
 
     Raises:
         InvalidInput: a file in the folder cannot be read.
@@ -60,7 +62,7 @@ def hunt_records(chosen: Iterable[Statement], root: Path = RECORDED) -> list[Hun
 
 
 def status_of(directory: Path, statement: Statement, without: str) -> Status:
-    """Return the recorded status of a statement without an assumption; nothing is replayed."""
+    """Return what is recorded about a statement without an assumption (refuted or not, …), without replaying it."""
     if without in statement.needs:
         return Status.NEEDED
     path = directory / f"{statement.id}-without-{without}.json"
@@ -71,13 +73,13 @@ def status_of(directory: Path, statement: Statement, without: str) -> Status:
 
 @dataclass(frozen=True)
 class Power:
-    """Planted faults and the statements that catch them.
+    """Numbers of planted faults and of the statements that catch them.
 
     Attributes:
         faults: the number of planted faults.
-        caught: the number of faults that some statement catches.
-        by_kind: by kind of fault and id of a statement, two numbers: how many faults of that kind the statement
-            catches, and how many are in functions that the statement calls.
+        caught: the number of faults that at least one statement catches.
+        by_kind: by kind of fault and id of a statement, two numbers: how many faults of this kind the statement
+            catches, and how many lie in functions that the statement calls.
     """
 
     faults: int
@@ -86,7 +88,7 @@ class Power:
 
 
 def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
-    """Return the counts from the tables fault × statement; None if there are none."""
+    """Return how many planted faults the statements catch, read from the recorded tables; None if there is no table."""
     chosen_ids = {statement.id for statement in chosen if not statement.file}
     table = signs(root)
     if table is None:
@@ -102,7 +104,7 @@ def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
 
 
 def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
-    """Return the printed cells of each planted fault, by statement; None if there is no table."""
+    """Return the cells of the recorded tables, by fault and then by statement; None if there is no table."""
     folders = [root / RECORDS, *(paper.recorded for paper in papers() if paper.recorded)]
     tables = [table for folder in folders for path in sorted(folder.glob(POWER)) for table in _tables(path)]
     by_fault: dict[str, dict[str, str]] = {}
@@ -113,12 +115,12 @@ def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
 
 
 def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
-    """Yield the tables fault × statement of a document, none if the document does not exist."""
+    """Yield the table in a document, with its cells by fault and then by statement; or nothing if it has none."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     begin = next((k for k, line in enumerate(lines) if line.startswith("| fault | in |")), None)
     if begin is not None:
-        # Columns are headed by abbreviated ids. If two abbreviations are equal, the first id counts, so that a later
-        # paper cannot take a column of an earlier paper.
+        # The heads of the columns are abbreviated ids. If two abbreviations are equal, the first id counts, so that a
+        # later paper cannot take a column of an earlier paper.
         ids = {short(id): id for id in reversed(statements())}
         heads = [ids.get(head, head) for head in _cells(lines[begin])[2:]]
         rows = map(_cells, takewhile(lambda line: line.startswith("|"), lines[begin + 2 :]))
@@ -126,7 +128,7 @@ def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
 
 
 def is_caught(sign: str) -> bool:
-    """Return whether a printed cell is the number of the example on which the fault was caught."""
+    """Return whether a cell says that the fault was caught: it is then the number of the example that caught it."""
     return re.fullmatch(r"\d+", sign) is not None
 
 

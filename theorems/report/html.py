@@ -1,4 +1,4 @@
-"""Rendering of a document as one HTML file without scripts and external resources, in light and dark mode."""
+"""Rendering of a document as one HTML file for light and dark mode, without scripts and external resources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEAD = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 """
-"""Head of the file; its policy forbids the browser to load or run anything."""
+"""Beginning of the HTML file; its content security policy forbids the browser to load or run anything."""
 
 
 def html(document: Document) -> str:
@@ -103,10 +103,10 @@ def _inline(text: Text) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape a text so that it has no markup, and show invisible characters."""
+    """Return the text with escapes, so that nothing in it is markup, and with invisible characters shown."""
     return markup.escape(printable(text, lines=True))
 
 
 def _anchor(text: str) -> str:
-    """Return a text as an id, which may follow # in a link."""
+    """Return a text changed so that it can be an element's id, to which a link with ``#`` may point."""
     return re.sub(r"[^\w-]+", "-", text)

@@ -23,7 +23,7 @@ from theorems.report.document import (
 
 
 def markdown(document: Document) -> str:
-    """Return the document as Markdown, with a newline at the end."""
+    """Return the document as Markdown, ending in a newline."""
     return "\n\n".join(map(_block, document)) + "\n"
 
 
@@ -65,7 +65,7 @@ def _code(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape a text so that it has no markup, and keep spaces at its ends.
+    """Return the text with escapes, so that nothing in it is markup, and with the spaces at its ends kept.
 
     Underscores within a word need no escape, because CommonMark does not interpret them.
     """

@@ -1,4 +1,4 @@
-"""The pictures of a report: a curve with its distance from the limit, and how much of its tolerance each claim uses."""
+"""Pictures of a report: a curve and its distance from its limit, and how much of its tolerance each claim uses."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from theorems.report.svg import Plot, Range, element
 from theorems.run.result import ClaimSummary
 
 NEAR = 8.0
-"""Norm up to which a curve is drawn in the plane; beyond this norm the curve is nearly straight."""
+"""Largest norm ‖p‖ up to which a curve of prompts p is drawn in the plane; beyond this norm the curve is nearly
+straight."""
 ROW, NAMES, WIDTH = 20.0, 92.0, 340.0
-"""Height of a line, width of the names and width of the picture of tolerances, in SVG units."""
+"""In the picture of tolerances, in SVG units: the height of a line, the width of the column of statements' names, the
+picture's width."""
 FULL = 0.8
-"""Position of a claim that uses its whole tolerance, as a share of the width; claims beyond it are falsified."""
+"""Position of a claim that uses its whole tolerance, as a share of the drawing's width; a claim further to the right is
+falsified."""
 
 
 def limit_picture(title: str, limit: Limit) -> Picture:
-    """Return a picture of a curve in the plane of its limit, and of its distance from the line of the limit.
+    """Return two plots: a curve in the plane, and the curve's distance from the line of its limit direction.
 
-    The plane is spanned by the limit and the curve's largest deviation from it.
+    The plane is spanned by the limit direction and the curve's largest deviation from this direction.
     """
     angle, offset, norm = limit.one_minus_cosine, limit.offset[-1], limit.norms[-1]
     near = f"= {angle:.0e}" if angle > EPS else "below one rounding error"
@@ -74,21 +77,21 @@ def _offset(limit: Limit) -> str:
 
 
 def _around(values: np.ndarray) -> Range:
-    """Return a range that contains the values and 0, with a margin."""
+    """Return a range that contains the values and 0, with a margin on both sides."""
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     room = 0.12 * max(high - low, 0.1)
     return low - room, high + room
 
 
 def share_of_tolerance(claim: ClaimSummary) -> float | None:
-    """Return the share of its tolerance that a claim's worst slack uses; None without a tolerance, or if undecided."""
+    """Return which share of its tolerance a claim's worst slack uses; None if undecided or without a tolerance."""
     if claim.tolerance == 0 or math.isnan(claim.worst_slack) or math.isnan(claim.tolerance):
         return None
     return max(0.0, -claim.worst_slack / claim.tolerance) + 0.0
 
 
 def headroom(statements: Sequence[StatementRecord]) -> Picture:
-    """Return a picture with a line per statement and a dot per claim, at the share of its tolerance that it uses."""
+    """Return a picture with a line per statement and a dot per claim, at the share of its tolerance that is used."""
     height = ROW * (len(statements) + 2)
     whole, right = NAMES + FULL * (WIDTH - NAMES), WIDTH - 8
     parts = [f'<path class="limit" d="M{whole:g},{ROW:g}V{height - ROW:g}"/>']

@@ -1,4 +1,4 @@
-"""Records of runs for reports: files of ``theorems verify --json``, read and validated."""
+"""Records of runs for reports: the files that ``theorems verify --json`` writes, read and validated."""
 
 from __future__ import annotations
 
@@ -22,12 +22,18 @@ NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 @dataclass(frozen=True)
 class StatementRecord:
-    """Result of one statement.
+    """Result of one statement, as read from a file.
 
     Attributes:
-        not_found: the number of examples that are inconclusive only because a search of the suite found nothing.
-        never_made: claims that the statement may make but made on no example.
-        conclusion: the verdict on each part of the statement, if it was falsified.
+        id, title: the id and title of the statement.
+        verdict: the verdict on the statement.
+        examples: the number of cases.
+        counts: the number of cases with each verdict.
+        claims: a summary of each claim.
+        reason: why some cases were not upheld or not checked; empty if all were upheld.
+        not_found: the number of cases that are inconclusive only because a search of the suite found nothing.
+        never_made: the claims that the statement may make but made on no case.
+        conclusion: the verdict on each part of the statement, if it was falsified; else None.
     """
 
     id: str
@@ -43,31 +49,31 @@ class StatementRecord:
 
     @property
     def verdict_in_words(self) -> str:
-        """Return the verdict, with a note if the part that failed is not the conclusion as the source states it."""
+        """Return the verdict, with a note if the part that failed is not the conclusion as the paper states it."""
         note = self.conclusion.note if self.conclusion else ""
         return f"{self.verdict} ({note})" if note else str(self.verdict)
 
     @property
     def counts_in_words(self) -> str:
-        """Return the number of examples with each verdict, in words."""
+        """Return the number of cases with each verdict, in words."""
         return ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items() if count)
 
     @property
     def tightest(self) -> ClaimSummary | None:
-        """Return the claim nearest to failing, as in the table of verify; a falsified claim if there is one."""
+        """Return the claim closest to failing, in units of its tolerance; a falsified claim if there is one."""
         return tightest_of(self.claims)
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run of ``theorems verify``.
+    """Run of ``theorems verify``, as read from a file.
 
     Attributes:
-        version: the version of this package.
-        seed, examples: the options of the run.
-        data: the file or data set that was checked; empty for generated cases.
+        version: the version of this package that ran.
+        seed, examples: the seed of the cases, and the number of generated cases per statement.
+        data: the name of the file or dataset that was checked; empty for generated cases.
         implementation: the name of the implementation under test.
-        statements: the results, in the order of the run.
+        statements: the results of the statements, in the order of the run.
     """
 
     version: str
@@ -79,10 +85,10 @@ class RunRecord:
 
 
 def read(path: Path) -> RunRecord:
-    """Read a file of ``theorems verify --json``.
+    """Read a file that ``theorems verify --json`` wrote.
 
     Raises:
-        InvalidInput: there is no such file, or verify did not write it.
+        InvalidInput: there is no such file, or ``theorems verify`` did not write it.
     """
     if path.suffix != ".json":
         raise InvalidInput(f"{path}: the name must end in .json; give a file of theorems verify --json.")
@@ -93,7 +99,7 @@ def parse(values: Mapping[str, Any], name: str) -> RunRecord:
     """Return the record of a run from its JSON values.
 
     Raises:
-        InvalidInput: a value is missing or of a wrong type; the message names it.
+        InvalidInput: a value is missing or of a wrong type; the message names the value.
     """
     try:
         return _CONVERTER.structure(values, RunRecord)
@@ -109,7 +115,7 @@ def _problem(error: BaseException, _: type | None) -> str:
 
 
 def _exactly(kind: type) -> Callable[[Any, Any], Any]:
-    """Return a hook that accepts values of one type only; a Boolean is not a number."""
+    """Return a hook for the converter that accepts only values of the type ``kind``; it never accepts a Boolean."""
 
     def check(value: Any, _: Any) -> Any:
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -126,7 +132,7 @@ def _number(value: Any, _: Any) -> float:
 
 def _statement(value: Any, _: Any) -> StatementRecord:
     record: StatementRecord = _STATEMENT(value, StatementRecord)
-    # A failure of a kernel under test is never blamed on the paper.
+    # If a kernel under test fails, the paper is not to blame: drop the verdicts on parts of the statement.
     return replace(record, conclusion=None) if value.get("touched") else record
 
 

@@ -1,4 +1,4 @@
-"""The style sheet of a report. Colour-blind readers can distinguish the colours, and text repeats their meaning."""
+"""Style sheet of a report. Colour-blind readers can distinguish the colours, and text says what each colour means."""
 
 STYLE = """\
 :root {

@@ -1,1 +1,1 @@
-"""Source of the documentation site: the documents, and pages made of statements, derivations and records."""
+"""Source of the documentation site: the documents, and pages generated from statements, derivations and records."""

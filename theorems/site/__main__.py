@@ -1,4 +1,4 @@
-"""``python -m theorems.site FOLDER`` writes the source of the documentation site; ``make docs`` builds it."""
+"""``python -m theorems.site FOLDER`` writes the source of the documentation site; ``make docs`` builds the site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from theorems.site.source import write_source
 
 
 def main(arguments: list[str]) -> int:
-    """Write the source of the site; return 0, or 2 with a message if the folder cannot be used."""
+    """Write the source of the site to a folder; return 0, or 2 with a message if the folder cannot be used."""
     try:
         if len(arguments) != 1:
             raise InvalidInput("theorems.site: give one folder to write to.")

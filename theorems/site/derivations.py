@@ -1,4 +1,4 @@
-"""Modules with derivations, to which docstrings of statements refer, and the texts of these modules."""
+"""Modules with derivations: those to which docstrings of statements refer; and the docstrings of these modules."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from theorems.run.registry.suite import statements
 
 REFERENCE = re.compile(r":\w+:`~?([^`]+)`")
 ROOMS = ("theorems.curves", "theorems.rounding", "reference_attention", "generators")
-"""Packages that contain derivations, besides the packages of the papers."""
+"""Packages that contain derivations, in addition to the packages of the papers."""
 
 
 @dataclass
 class Derivation:
-    """A module that a statement, or another derivation, refers to.
+    """Module to whose docstrings the docstring of a statement, or of another derivation, refers.
 
     Attributes:
         module: the dotted name of the module.
-        objects: names of the objects in the module that docstrings refer to.
+        objects: names of the objects in the module to which docstrings refer.
     """
 
     module: str
@@ -33,22 +33,22 @@ class Derivation:
 
     @property
     def name(self) -> str:
-        """Return the name of the page of the derivation."""
+        """Return the name of the derivation's page on the site."""
         return self.module.removeprefix(f"{papers()[0].statements}.").replace(".", "-").replace("_", "-")
 
     @property
     def loaded_module(self) -> ModuleType:
-        """Return the module itself."""
+        """Return the derivation's module itself, imported if necessary."""
         return importlib.import_module(self.module)
 
     def text(self, name: str = "") -> str:
-        """Return the docstring of the module, or of one of its objects."""
+        """Return the docstring of the object ``name`` in the module; without a name, the docstring of the module."""
         return inspect.getdoc(_object(self.module, name)) or "" if name else inspect.getdoc(self.loaded_module) or ""
 
 
 @cache
 def derivations() -> dict[str, Derivation]:
-    """Return every derivation by its module, in the order of the statements that refer to them."""
+    """Return every derivation by the name of its module, in the order of the statements that refer to the modules."""
     by_module: dict[str, Derivation] = {}
     conclusions = {statement.conclusion.__module__ for statement in statements().values()}
     waiting = [
@@ -71,13 +71,16 @@ def derivations() -> dict[str, Derivation]:
 
 
 def texts_of(id: str) -> tuple[str, str]:
-    """Return two docstrings of a statement: of its module, and of its conclusion."""
+    """Return two docstrings about a statement: of its module, and of the function that is its conclusion."""
     statement = statements()[id]
     return inspect.getdoc(importlib.import_module(statement.conclusion.__module__)) or "", statement.text
 
 
 def references(text: str, place: str) -> Iterator[tuple[str, str]]:
-    """Yield (module, object or "") for each reference of a docstring into the :data:`ROOMS`."""
+    """Yield (module, object or "") for each reference in a docstring to a module with derivations.
+
+    These modules are in :data:`ROOMS` and in the papers' packages.
+    """
     for reference in REFERENCE.findall(text):
         resolved = resolve(reference, place)
         if resolved:
@@ -85,12 +88,12 @@ def references(text: str, place: str) -> Iterator[tuple[str, str]]:
 
 
 def resolve(reference: str, place: str) -> tuple[str, str] | None:
-    """Return the module of a reference, and the object in it if it names one; None outside the :data:`ROOMS`.
+    """Return the module that a reference names, and the object in it or ""; None for a module without derivations.
 
     Args:
-        reference: a dotted name; with a leading dot, as in Sphinx, the end of a dotted name, preferably in the package
-            of ``place``.
-        place: the module of the docstring.
+        reference: a dotted name; with a leading dot, as in Sphinx, the end of a dotted name, which is looked up first
+            in the package of ``place``.
+        place: the module of the docstring with the reference.
     """
     parts = reference.lstrip(".").split(".")
     for length in range(len(parts), 0, -1):
@@ -115,7 +118,7 @@ def _object(module: str, name: str) -> object:
 
 @cache
 def _modules() -> tuple[str, ...]:
-    """Return every module of the :data:`ROOMS`."""
+    """Return the names of all modules in :data:`ROOMS` and in the packages of the papers."""
     rooms = {room: importlib.import_module(room) for room in (*(paper.statements for paper in papers()), *ROOMS)}
     return tuple(
         name

@@ -1,6 +1,7 @@
-"""Rendering of a statement's docstring as HTML: paragraphs, lists, displayed formulas, indices and exponents.
+"""Rendering of a statement's docstring as HTML: paragraphs, lists, displayed formulas, subscripts and superscripts.
 
-The docstrings are plain text: x_it has an index, e^{−R} an exponent, and indented lines are a displayed formula.
+The docstrings are plain text. In x_it the letters "it" become a subscript, in e^{−R} the braces' content becomes a
+superscript, and indented lines become a displayed formula.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from html import escape
 from itertools import groupby
 
 Linked = Callable[[str], str]
-"""Function that returns the link target of a dotted name; empty if there is none."""
+"""Function of the dotted name of a Python object that returns the target of a link to it, or an empty string if there
+is none."""
 
 ITEM = re.compile(r"(?:-|\d+\.) ")
 BEGINS = re.compile(r"(?:-|\d+\.|\([a-z]\)) ")
-"""Pattern of the beginning of a list item."""
+"""Pattern of the beginning of a list item: "- ", "1. " or "(a) "."""
 LEAD = re.compile(
     r"(Derivation|Effective forms?|Exact form|Limit|Sharp|Notation|Main results?|References|The path|Exact)(?=[.:,])"
 )
-"""Pattern of the words at the beginning of a paragraph that name its kind."""
-GREEK = "Α-Ωα-χω"  # without ψ, which denotes a function: Y_iψ(x)
+"""Pattern of the first words of a paragraph, such as "Derivation", that say of what kind the paragraph is."""
+GREEK = "Α-Ωα-χω"  # not ψ: ψ denotes a function, and Y_iψ(x) has the subscript i alone
 LETTER = rf"[A-Za-z{GREEK}ϑ∇ℓψ𝒲\u00c0-\u017f]"
 OPERATOR = "max|min|sum|mean|argmin|argmax|gap|slack|opt|Var"
 BASE = rf"(?:{OPERATOR}|{LETTER}[\u0300-\u036f]*['*]?|(?<!\w)\d|(?<=\w)\d|[)|‖⁺⁻ᵀ⋆])"
-"""Pattern of what may have an index: an operator, a letter with accents, a digit, a bracket, bar or superscript."""
+"""Pattern of what may have a subscript: an operator, a letter with accents, a digit, a bracket, a bar or a
+superscript."""
 INDEX = rf"(?:\{{[^{{}}]*\}}|[*⋆∞⊥]|\d+|[A-Za-z\u0100-\u017f{GREEK}]+(?:,[A-Za-z{GREEK}]+)?\d*)"
 EXPONENT = r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|[+−-]?\w+|[+−*])"
 WORD = re.compile(r"[A-Za-z]{2,}(?:_[A-Za-z0-9]+)+(?!\w)")
@@ -39,12 +42,12 @@ INLINE = re.compile(
 
 
 def html(text: str, linked: Linked = lambda name: "") -> str:
-    """Return the docstring as HTML without empty lines, which would end an HTML block in Markdown."""
+    """Return a docstring as HTML without empty lines; an empty line would end the HTML block in Markdown."""
     return "\n".join(_block(lines, linked) for lines in _paragraphs(inspect.cleandoc(text)))
 
 
 def inline(text: str, linked: Linked = lambda name: "") -> str:
-    """Return a line of text as HTML: code, references, emphasis, indices, exponents."""
+    """Return a line of text as HTML, with code, references, emphasis, subscripts and superscripts."""
     parts, end = [], 0
     for match in INLINE.finditer(text):
         parts.append(formula(text[end : match.start()]))
@@ -61,7 +64,7 @@ def inline(text: str, linked: Linked = lambda name: "") -> str:
 
 
 def formula(text: str) -> str:
-    """Return plain text as HTML with indices and exponents; names with underscores are left as they are."""
+    """Return text as HTML with subscripts and superscripts; Python names with underscores are left as they are."""
     parts, at = [], 0
     pattern = re.compile(rf"(?P<base>{BASE})_(?P<index>{INDEX})|\^(?P<exponent>{EXPONENT})")
     while match := pattern.search(text, at):
@@ -74,7 +77,7 @@ def formula(text: str) -> str:
         if match["base"]:
             index, at = match["index"], match.end()
             deeper = re.compile(rf"_{INDEX}").match(text, at) if index[-1].isalpha() else None
-            if deeper:  # in s_iα_i the index itself has an index
+            if deeper:  # a subscript may have a subscript itself, as in s_iα_i
                 index, at = index + deeper[0], deeper.end()
             parts.append(f"{escape(match['base'])}<sub>{formula(_bare(index))}</sub>")
         else:
@@ -94,7 +97,7 @@ def _paragraphs(text: str) -> Iterator[list[str]]:
 
 
 def _block(lines: list[str], linked: Linked) -> str:
-    """Return paragraphs, lists and displayed formulas that follow each other without an empty line, as HTML."""
+    """Return as HTML the paragraphs, lists and displayed formulas in a block of lines without an empty line."""
     parts: list[tuple[str, list[str]]] = []
     for line in lines:
         kind, last = _kind(line), parts[-1][0] if parts else ""
@@ -118,7 +121,7 @@ def _list(items: list[list[str]], linked: Linked) -> str:
 
 
 def _render_block(kind: str, lines: list[str], linked: Linked) -> str:
-    """Return a displayed formula with its lines, or a paragraph."""
+    """Return the HTML of a displayed formula of several lines (kind "display"), or else of a paragraph."""
     if kind == "display":
         rows = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
         return f'<div class="display">{"<br>".join(inline(line, linked) for line in rows)}</div>'

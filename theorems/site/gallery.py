@@ -1,4 +1,4 @@
-"""The gallery of the site: an interactive page for each dataset of a figure and each counterexample."""
+"""Gallery of the site: an interactive page for each dataset of a figure and for each counterexample."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 GALLERY = "gallery"
-"""The folder of the gallery within the site."""
+"""Name of the gallery's folder within the site."""
 INTRODUCTION = (
     "Pages of [`theorems explore`](../docs/explore.md): pictures with hover values, and a slider through the run. The"
     " command opens the same pages with tokens that can be dragged."
@@ -16,11 +16,11 @@ INTRODUCTION = (
 
 
 def write_gallery_pages(folder: Path, names: Collection[str] | None = None) -> bool:
-    """Write the gallery; return False, without writing, if bokeh is not installed.
+    """Write the pages of the gallery and return True; without bokeh, write nothing and return False.
 
     Args:
-        folder: the folder to write to.
-        names: the names of the data; all by default.
+        folder: the folder in which the pages are written.
+        names: the names of the datasets and counterexamples to show; all by default.
     """
     if find_spec("bokeh") is None:
         return False

@@ -1,4 +1,4 @@
-"""Links on the site: to source files, and to the pages that docstrings refer to."""
+"""Links on the site: to source files, and to the pages of modules to which docstrings refer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from theorems.site.derivations import derivations, resolve
 
 
 def source_of(module: str) -> str:
-    """Return the path of a module's file relative to the root of the checkout."""
+    """Return the path of a module's file, relative to the root of the repository."""
     return f"{module.replace('.', '/')}.py"
 
 
 def source_link(module: str) -> Text:
-    """Return a link to the file of a module of this package; for other packages the name of the module."""
+    """Return a link to the file of a module of this repository; for another package's module return only its name."""
     if module.partition(".")[0] not in PACKAGES:
         return Code(module)
     source = source_of(module)
@@ -24,10 +24,10 @@ def source_link(module: str) -> Text:
 
 
 def link_from(place: str, reference: str) -> str:
-    """Return the link from a statement's or derivation's page to the target of a reference; empty if it has no page.
+    """Return the link from the page of a statement or derivation to what a reference names; empty if that has no page.
 
     Args:
-        place: the module of the docstring.
+        place: the module of the docstring with the reference.
         reference: the reference as written in the docstring.
     """
     resolved = resolve(reference, place)
@@ -43,7 +43,7 @@ def link_from(place: str, reference: str) -> str:
 
 
 def anchor(name: str) -> str:
-    """Return the anchor of an object on the page of its module."""
+    """Return the anchor (the part of a link after ``#``) of the object ``name`` on the page of its module."""
     return name.replace(".", "-").replace("_", "-").lower()
 
 

@@ -1,4 +1,4 @@
-"""Pages of the notebooks: their text and code, with the output and the pictures of a run."""
+"""Pages of the notebooks: their text and code, with the text and the pictures that running the code gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.figures.figure_files import WITHOUT_DATE
 from theorems.figures.style import SETTINGS
 
 NOTEBOOKS = "docs/notebooks"
-"""The folder of the notebooks, in the checkout and on the site."""
+"""Folder of the notebooks, both in the repository and on the site."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Cell:
     """A cell of a notebook.
 
     Attributes:
-        source: the text of the cell, Markdown or Python.
-        is_code: whether the text is Python.
-        printed: the output of the run.
-        pictures: the figures that the run drew, as svg.
+        source: the content of the cell: Markdown or Python.
+        is_code: whether the content is Python.
+        printed: the text that running the cell printed.
+        pictures: the figures that running the cell drew, each as an SVG file.
     """
 
     source: str
@@ -45,7 +45,8 @@ def read_notebook(path: Path) -> list[Cell]:
 def run_notebook(path: Path) -> tuple[list[Cell], dict[str, Any]]:
     """Run the code cells of a notebook in order, and return all cells and the names that the code defined.
 
-    The code has a namespace and a working directory of its own. Its exceptions are not caught.
+    The code runs in its own namespace and in a temporary working directory. Exceptions that the code raises are not
+    caught.
     """
     import matplotlib
     from matplotlib import pyplot
@@ -66,13 +67,13 @@ def run_notebook(path: Path) -> tuple[list[Cell], dict[str, Any]]:
 
 
 def write_notebook_pages(folder: Path, root: Path) -> list[str]:
-    """Write a page and its pictures for each notebook; return the pages' names on the site.
+    """Write a page with pictures for each notebook; return the pages' paths on the site, without their ending.
 
     Without matplotlib the notebooks are not run, and their pages have only text and code.
 
     Args:
-        folder: the source of the site.
-        root: the checkout.
+        folder: the folder with the source of the site.
+        root: the root folder of the repository.
     """
     written = []
     for path in sorted((root / NOTEBOOKS).glob("*.ipynb")):
@@ -96,7 +97,7 @@ def write_notebook_pages(folder: Path, root: Path) -> list[str]:
 
 
 def _picture(figure: Any) -> bytes:
-    """Return a figure as the bytes of an svg file, reproducibly."""
+    """Return a matplotlib figure as the bytes of an SVG file; equal figures give equal bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata=WITHOUT_DATE["svg"])
     return buffer.getvalue()

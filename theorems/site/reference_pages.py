@@ -1,4 +1,4 @@
-"""Reference pages: the tables of statements, definitions, assumptions and tolerances, and the derivations."""
+"""Reference pages of the site: statements, definitions, assumptions, tolerances, and a page for each derivation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.site.links import anchor, link_from, source_link
 
 
 def statements_page(measured: RunRecord | None) -> str:
-    """Return the page with a table of each paper's statements and their results in the recorded run."""
+    """Return the page with tables of the statements, with verdicts and worst slacks in the recorded run."""
     by_id = {record.id: record for record in measured.statements} if measured else {}
     rows: dict[Paper | None, list[tuple[Text, ...]]] = {}
     for statement in statements().values():
@@ -48,7 +48,7 @@ def statements_page(measured: RunRecord | None) -> str:
 
 
 def definitions_page() -> str:
-    """Return the page of the definitions, with the code that computes them."""
+    """Return the page of the definitions, each with the names of the Python objects that compute it."""
     blocks: list[Block] = [Heading(1, "Definitions")]
     for definition in definitions().values():
         blocks += [Heading(2, definition.id), paragraph(f"{definition.title} ({definition.source}). {definition.text}")]
@@ -62,7 +62,7 @@ def definitions_page() -> str:
 
 
 def assumptions_page() -> str:
-    """Return the page of the assumptions: what each states, how it is decided, which statements make it."""
+    """Return the page of the assumptions: what each of them states, how it is decided, and which statements make it."""
     parts = [markdown([Heading(1, "Assumptions")])]
     for assumption in assumptions().values():
         users = [id for id, statement in statements().items() if assumption.id in statement.assumptions]
@@ -77,7 +77,7 @@ def assumptions_page() -> str:
 
 
 def tolerances_page() -> str:
-    """Return the page of the tolerances, each with formula and reason."""
+    """Return the page of the tolerances, each with its formula and reason."""
     blocks: list[Block] = [
         Heading(1, "Tolerances"),
         paragraph("By how much a claim may miss, and why; ", Code("theorems list tolerances"), " prints these."),
@@ -88,7 +88,7 @@ def tolerances_page() -> str:
 
 
 def derivation_page(derivation: Derivation) -> str:
-    """Return the page of a derivation: the docstrings of its module, and of the objects that docstrings refer to."""
+    """Return the page of a derivation: docstrings of its module, and of the objects to which other docstrings refer."""
     source, place = source_link(derivation.module), derivation.module
     title, _, body = derivation.text().partition("\n\n")
 

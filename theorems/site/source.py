@@ -1,4 +1,4 @@
-"""The source of the site as a folder: the documents, generated pages beside them, and the files that they link to."""
+"""Source of the site as a folder: the documents, generated pages beside them, and the files to which they link."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ from theorems.site.reference_pages import (
 from theorems.site.statement_page import Evidence, statement_page
 
 START = "README.md"
-"""The document that is the site's first page."""
+"""Document that is the site's first page."""
 MEASURED = RECORDS / "verify.json"
-"""The recorded run of verify whose slacks the pages of the statements show."""
+"""Recorded run of ``theorems verify`` whose worst slacks the pages of the statements show."""
 ABOUT = ("docs/releasing.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *ABOUT)
 FINDINGS = ("FINDINGS.md", "docs/regime_map.md", "docs/constants.md", f"{RECORDS}/*.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
-"""The document listed under "Start", then the first guides; every document that no other table lists is a guide."""
+"""First entries of two tables of contents: the document under "Start", then the first guides. A document in no other
+table is a guide."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
 def write_source(folder: Path, root: Path = RECORDED, entries: Collection[str] | None = None) -> None:
-    """Write the source of the site to a folder; without bokeh the site has no gallery.
+    """Write the source of the site to a folder; if bokeh is not installed, the site has no gallery.
 
     Args:
-        folder: the folder; an earlier source of the site in it is replaced.
-        root: the checkout.
-        entries: names of the data for the gallery; all by default.
+        folder: the folder; an earlier source of the site in this folder is replaced.
+        root: the root folder of the repository.
+        entries: names of the datasets and counterexamples in the gallery; all by default.
 
     Raises:
         InvalidInput: the folder has other content, or a record cannot be read.
@@ -70,7 +71,7 @@ def write_source(folder: Path, root: Path = RECORDED, entries: Collection[str] |
 
 
 def generate_pages(root: Path = RECORDED) -> dict[str, str]:
-    """Return the generated pages, by path."""
+    """Return the text of each generated page, by the page's path."""
     measured: RunRecord | None = read(root / MEASURED) if (root / MEASURED).exists() else None
     evidence = Evidence(measured, signs(root) or {}, root)
     pages = {
@@ -90,7 +91,7 @@ def generate_pages(root: Path = RECORDED) -> dict[str, str]:
 
 
 def contents(documents: Iterable[str], gallery: bool = False, notebooks: Collection[str] = ()) -> str:
-    """Return the tables of contents of the site."""
+    """Return the tables of contents of the site as Markdown, for the first page."""
     documents = list(documents)
     findings = [name for pattern in FINDINGS for name in sorted(documents) if fnmatch(name, pattern)]
     listed = (START, *REFERENCE, *findings, *FIRST)
@@ -130,7 +131,7 @@ def _targets(text: str) -> list[str]:
 
 
 def _path(target: str, name: str) -> str:
-    """Return the path, from the root, to which a link of a document leads."""
+    """Return the path, from the root of the repository, to which a link of the document ``name`` leads."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), target.partition("#")[0]))
 
 
@@ -140,9 +141,9 @@ def _copy(path: str, folder: Path, root: Path) -> None:
 
 
 def _relink(text: str, name: str, root: Path) -> str:
-    """Return a document with its links adapted to the site.
+    """Return the text of the document ``name`` with its links adapted to the site.
 
-    Links to the start document and to notebooks lead to their pages; links to folders become plain text.
+    Links to the first page and to notebooks lead to their pages on the site; links to folders become plain text.
     """
 
     def relink_one(link: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Page of a statement: its text and derivation, claims with their measured slack, assumptions, faults."""
+"""Page of a statement: text and derivation, claims with their worst recorded slack, assumptions, planted faults."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class Evidence:
     """Recorded evidence about the statements.
 
     Attributes:
-        measured: a recorded run of verify, with slacks; None if there is none.
-        power: the cells that ``theorems power`` prints, by fault and statement; empty if no table is recorded.
-        root: the folder of the records.
+        measured: the recorded run of ``theorems verify`` whose slacks are shown; None if there is none.
+        power: the cells of the table that ``theorems power`` prints, by fault and then by statement; empty if no table
+            is recorded.
+        root: the folder that contains the records.
     """
 
     measured: RunRecord | None
@@ -64,7 +65,7 @@ def _where(statement: Statement) -> Iterator[Block]:
 
 
 def _statement_text(statement: Statement) -> str:
-    """Return the module's docstring below its first line, then the statement with effective forms and derivation."""
+    """Return as HTML the docstring of the statement's module without its first line, then the statement's."""
     module, text = texts_of(statement.id)
     place = statement.conclusion.__module__
     results = "\n\n".join(part for part in module.split("\n\n")[1:] if not part.startswith("References"))
@@ -98,7 +99,7 @@ def _assumption(id: str) -> Text:
 
 
 def _row(id: str, without: str, text: str) -> Link:
-    """Return a link to the section about the statement without the assumption."""
+    """Return a link, shown as ``text``, to the section about statement ``id`` without the assumption ``without``."""
     return Link(text, f"{id}.md#without-{without}")
 
 
@@ -179,7 +180,7 @@ def _tolerance(key: str) -> Link:
 
 
 def _tolerances(statement: Statement, measured: RunRecord | None) -> Iterator[Block]:
-    """Yield the tolerances of the claims in the recorded run; without a recorded run, those that the modules name."""
+    """Yield the tolerances of the claims in the recorded run; without one, those that the statement's modules use."""
     record = _record(statement, measured)
     tolerances_by_key = tolerances()
     by_key: Mapping[str, Tolerance] = tolerances_of(statement)
