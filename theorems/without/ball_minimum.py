@@ -1,8 +1,9 @@
-"""A grid search for the point of lowest risk in a ball, for prompts of one or two dimensions and any loss or head.
+"""Grid search for the point of lowest risk in a ball, for prompts of one or two dimensions and any loss or head.
 
-The regularization path of :mod:`reference_attention.paths.regularization_path` relies on ℓ' < 0. This module makes no
-assumption: it searches a grid over the ball, then finer grids around the best point. If a point of the ball has a lower
-risk than the lowest risk found in the region that a theorem predicts, the path is not in this region.
+The regularization path p̄(R), the prompt of lowest risk with norm at most R, is computed in
+:mod:`reference_attention.paths.regularization_path` for losses with ℓ' < 0. This module makes no assumption: it
+searches a grid over the ball ‖p‖ ≤ R, then finer grids around the best point. If a point of the ball has a lower risk
+than the lowest risk in the region that a theorem predicts, p̄(R) is not in this region.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 8.
 """
@@ -24,26 +25,28 @@ from theorems.without.slopes import lasting
 
 Points = Float64[np.ndarray, "m d"]
 Where = Callable[[Points, float], Bool[np.ndarray, "m"]]
-"""Function of points and R that returns the mask of the points that a theorem allows for p̄(R)."""
+"""Function of points and a radius R; it returns the mask of the points at which a theorem allows p̄(R), the point of
+lowest risk, to be."""
 
 RHOS = (1e2, 1e4, 1e6)
 """Radii R of the balls, in units of ‖p_mm‖, or of 1/(size of the keys) if p_mm does not exist."""
 ANGLES = 180
 FRACTIONS = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 16), np.linspace(0.55, 1.0, 10)])
-"""Norms of the points of the first grid, in units of R."""
+"""Norms of the points of the first grid, in units of the ball's radius R."""
 BEYOND_LOGS = 1e9
-"""A number larger than any |log (L − L_α)| at the radii :data:`RHOS`."""
+"""Number larger than any |log |L − L_α|| at the radii :data:`RHOS`, where L_α is the risk if the chosen tokens α are
+selected."""
 NEAR = 0.25
-"""Largest allowed distance of p̄(R) from its limit, in units of R, at the radii :data:`RHOS`."""
+"""Largest distance that is allowed between p̄(R)/R, at the radii R of :data:`RHOS`, and its limit."""
 
 
 @dataclass(frozen=True)
 class Lowest:
-    """The point of lowest risk that the search found.
+    """Point of lowest risk that the search found.
 
     Attributes:
         p: the point, (d,).
-        risk: L(p) − L_α there, shape (1,).
+        risk: the risk L(p) at this point minus the risk L_α if the tokens α are selected, shape (1,).
     """
 
     p: Float64[np.ndarray, "d"]
@@ -51,7 +54,7 @@ class Lowest:
 
 
 def near(*directions: Float64[np.ndarray, "d"]) -> Where:
-    """Return the predicate that ‖p/R − q̄‖ ≤ 1/4 for at least one of the directions q."""
+    """Return the predicate of points p and R that holds if ‖p/R − q/‖q‖‖ ≤ 1/4 for at least one of the directions q."""
     units = np.array([q / np.linalg.norm(q) for q in directions])
 
     def within(points: Points, R: float) -> Bool[np.ndarray, "m"]:
@@ -62,15 +65,15 @@ def near(*directions: Float64[np.ndarray, "d"]) -> Where:
 
 
 def far_out(points: Points, R: float) -> Bool[np.ndarray, "m"]:
-    """Return the mask of the points with ‖p‖ ≥ R/2; a path whose norm grows like R consists of such points."""
+    """Return the mask of points with norm at least R/2, as the points p̄(R) of a path whose norm grows like R."""
     return np.asarray(np.linalg.norm(points, axis=1) >= R / 2)
 
 
 def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> Iterator[Claim]:
-    """Claim that the point of lowest risk in the ball lies in the region ``allowed``.
+    """Claim that the point of lowest risk with norm at most R lies in the region ``allowed``.
 
-    The claim is violated if at every radius some point has lower risk than all allowed points. No claim is made in more
-    than two dimensions.
+    The radii R are :data:`RHOS` times ``unit``. The claim is violated if at every radius some point has a lower risk
+    than all allowed points. No claim is made in more than two dimensions.
     """
     if d > 2:
         return
@@ -89,7 +92,7 @@ def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> It
 
 
 def path_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim that the norm of p̄(R) grows like R, as it does if p_mm exists."""
+    """Yield the claim that ‖p̄(R)‖ grows like R, as it does if p_mm exists (p̄(R): best point with norm ≤ R)."""
     problem = case.problem
     yield from path_claim("path-diverges", linear_risk(problem, under_test), problem.d, 1 / problem.key_scale, far_out)
 
@@ -103,7 +106,7 @@ def _grid(d: int, R: float) -> Points:
 
 
 def _refine(risk: Risk, grid: Points, R: float, allowed: Where) -> Lowest:
-    """Return the allowed point of lowest risk, on the grid and then on finer and finer grids around it."""
+    """Return the allowed point of lowest risk, on the grid and then on finer and finer grids around the best point."""
     best = _best(risk, grid[allowed(grid, R)])
     around = np.stack(np.meshgrid(*[np.arange(-4.0, 5.0)] * grid.shape[1]), axis=-1).reshape(-1, grid.shape[1])
     step = R / 16
@@ -118,7 +121,7 @@ def _refine(risk: Risk, grid: Points, R: float, allowed: Where) -> Lowest:
 
 def _best(risk: Risk, points: Points) -> Lowest:
     excess = risk(points)
-    # A larger logarithm means a larger risk where L > L_α, and a smaller risk where L < L_α.
+    # A larger log |L − L_α| means a larger risk where L > L_α, and a smaller risk where L < L_α.
     order = excess.sign * (np.where(np.isfinite(excess.log_size), excess.log_size, -BEYOND_LOGS) + BEYOND_LOGS)
     k = int(np.argmin(order))
     return Lowest(points[k], Excess(*(x[k : k + 1] for x in (excess.sign, excess.log_size, excess.log_noise))))

@@ -1,8 +1,8 @@
 """The conjecture on joint descent without selection, Assumption C over the supports, or separation.
 
-Joint descent takes steps of constant length, so that norms grow by at most 0.1/Θ = 0.1‖p_mm‖ per step. A run has
-:data:`STEPS` steps. The deviation from a limit refutes this limit if it is more than a hundred logits at the end and
-does not decrease.
+Joint descent trains head v and prompt p by steps of constant length, so that their norms grow by at most 0.1/Θ =
+0.1‖p_mm‖ per step. A run has :data:`STEPS` steps. A distance from the conjectured limit refutes this limit if at the
+end it is more than a hundred logits, 100/(Θ‖p‖), and does not decrease.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3; :mod:`.conjecture_joint_descent`.
 """
@@ -33,14 +33,14 @@ from theorems.without.theorem_5 import not_followed
 from theorems.without.weakening import Weakening
 
 STEPS = 8000
-"""Number of steps of the long run that decides the claims."""
+"""Number of steps of the long run on which the claims are judged."""
 CLEAR = 0.15
-"""Least deviation of a direction at the end of a short run for which a search makes the long run."""
+"""Smallest distance from the conjectured limit, at the end of a short run, for which a search makes the long run."""
 
 
 @st.composite
 def _free_token(draw: DrawFn) -> Case:
-    """Draw two supports (1, a) and (1, −b) of v_mm = (1, 0); the other token of input 1 has label margin 1, too."""
+    """Draw supports (1, a), (1, −b) of v_mm = (1, 0); the other token of input 1 has label margin 1, too."""
     Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
     a, b, c, x, y = (draw(st.integers(*ends)) for ends in ((1, 2), (1, 2), (-2, 2), (-1, 0), (-1, 1)))
     z = np.array([[[1.0, a], [x, y]], [[1.0, -b], [1.0, c]]])
@@ -58,7 +58,11 @@ def _run(case: Case, steps: int) -> tuple[Joint, JointTrajectory, float] | None:
 
 
 def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, float]:
-    """Return the distances of p/‖p‖ from the conjectured p(c), c = ‖v‖/‖p‖, and of v/‖v‖ from v̄_mm at step ``at``."""
+    """Return two distances at step ``at``: of p/‖p‖ from p(c) with c = ‖v‖/‖p‖, and of v/‖v‖ from v̄_mm.
+
+    p(c) is :func:`~reference_attention.paths.scheduled_direction.scheduled_direction`, and v̄_mm the max-margin
+    direction of the head.
+    """
     v, p = run.heads[at], run.prompts[at]
     sizes = float(np.linalg.norm(v)), float(np.linalg.norm(p))
     prompt = np.linalg.norm(p / sizes[1] - scheduled_direction(joint, sizes[0] / sizes[1]))
@@ -66,9 +70,9 @@ def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, floa
 
 
 def _goes_elsewhere(case: Case) -> float:
-    """Return the larger of the two deviations at the end of a short run, minus :data:`CLEAR`.
+    """Return the larger of the two distances of :func:`_distances` at the end of a short run, minus :data:`CLEAR`.
 
-    Return −1 if there is no run, the loss is not the logistic loss, or the head is not v_mm.
+    Return −1 if v_mm or p_mm does not exist, the loss is not the logistic loss, or the data's head is not v_mm.
     """
     result = _run(case, SHORT)
     plain = case.dataset is not None and case.dataset.loss.name == "logistic"
@@ -78,7 +82,7 @@ def _goes_elsewhere(case: Case) -> float:
 
 
 def _selects_elsewhere(case: Case) -> float:
-    """Return the value of :func:`_goes_elsewhere` if descent selects α, and −2 otherwise."""
+    """Return the value of :func:`_goes_elsewhere` if joint descent selects the tokens α, and −2 otherwise."""
     result = _run(case, SHORT)
     if result is None or not largest_nonoptimality(result[0], result[1].prompts[SHORT // 4 :]) < 0.5:
         return -2.0
@@ -86,9 +90,10 @@ def _selects_elsewhere(case: Case) -> float:
 
 
 def _limit_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm.
+    """Yield the claims p/‖p‖ → p(c) with c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm (symbols: see :func:`_distances`).
 
-    Each claim allows a deviation of one logit at the end, or one that halves over the last three quarters of the run.
+    Each claim holds if the distance is at most one logit at the end (in units of 1/(Θ‖p‖)), or halves over the last
+    three quarters of the run.
     """
     result = _run(case, STEPS)
     if result is None:

@@ -1,6 +1,6 @@
-"""The paper's conclusions about descent, judged on the gradient flow at norm 10⁶.
+"""The paper's conclusions about gradient descent, judged on the gradient flow p(t) when ‖p(t)‖ is 10⁶.
 
-This module uses no assumption of the paper, so that weakened statements can use it.
+This module uses no assumption of the paper, so that statements with an assumption left out can use it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2 and 3.
 """
@@ -30,23 +30,23 @@ LIMIT_FOLLOWED = tolerance(
 )
 
 NORM = 1e6
-"""Norm to which a limit is followed, in units of ‖p_mm‖ or ‖p(0)‖, whichever is larger.
+"""Norm of p to which a limit is followed, in units of ‖p_mm‖ or ‖p(0)‖, whichever is larger.
 
-If p_mm does not exist, 1/(size of the keys) replaces ‖p_mm‖."""
+If p_mm does not exist, 1/(size of the keys) is the unit instead of ‖p_mm‖."""
 EARLIER = 1e3
-"""Earlier norm at which the distance from the limit is measured: a distance that still shrinks is no violation."""
+"""Earlier norm at which the distance from the limit is measured, too: a distance that still shrinks is no violation."""
 WALK = 96
-"""Number of steps of the short walk that guides a search."""
+"""Number of steps of the short run of normalized descent that guides a search."""
 CLEAR = 0.05
-"""The distance, in units of the keys, by which a walk must end on the wrong side for a search to follow the flow."""
+"""How far a short run must end on the wrong side, in units of the keys, for a search to follow the gradient flow."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point p that descent has reached.
+    """Point p that descent has reached.
 
     Attributes:
-        problem: the problem whose risk descends.
+        problem: the problem whose risk decreases.
         p: the point, (d,).
     """
 
@@ -54,14 +54,14 @@ class Point:
     p: Float64[np.ndarray, "d"]
 
     def smallest_margin(self, alpha: Int64[np.ndarray, "n"]) -> float:
-        """Return min over i, t ≠ α_i of (k_iα − k_it)·p/‖p‖; it is negative if p selects a token other than α_i."""
+        """Return min (k_iα − k_it)·p/‖p‖ over i and t ≠ α_i, or 0 if p = 0; negative if p prefers another token."""
         rows = _rows(self.problem, alpha)
         size = float(np.linalg.norm(self.p))
         return float((rows @ self.p).min()) / size if size else 0.0
 
 
 def walk(case: Case) -> Point:
-    """Return the point that a short walk from the case's start reaches by normalized descent with growing steps."""
+    """Return the point that normalized descent with growing steps, :data:`WALK` in all, reaches from the start."""
     p = start_of(case)
     size = 1 / case.problem.key_scale
     for step in (0.25 * size, size, 4 * size, 16 * size):
@@ -70,19 +70,20 @@ def walk(case: Case) -> Point:
 
 
 def start_of(case: Case) -> Float64[np.ndarray, "d"]:
-    """Return p(0), zero if the case has none, (d,)."""
+    """Return the case's start p(0), (d,), or zeros if it has none."""
     return case.start if case.start is not None else np.zeros(case.problem.d)
 
 
 def follow_flow(problem: Problem, start: Float64[np.ndarray, "d"], unit: float) -> Flow:
-    """Follow the gradient flow from ``start`` to :data:`NORM` times the larger of ``unit`` and ‖start‖."""
+    """Follow the gradient flow from ``start`` until ‖p‖ is :data:`NORM` times the larger of ``unit`` and ‖start‖."""
     return gradient_flow(problem, start, norm=NORM * max(unit, float(np.linalg.norm(start))))
 
 
 def norm_claim(flow: Flow, unit: float) -> Claim:
     """Claim that ‖p(t)‖ → ∞: the flow must reach the requested norm; a finite stationary point refutes the claim.
 
-    A stationary point beyond :data:`NORM` leaves the claim undecided: the flow may move by less than float64 resolves.
+    A stationary point at a norm beyond :data:`NORM` times ``unit`` leaves the claim undecided: the flow may move by
+    less than float64 resolves.
     """
     detail = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
     if flow.stop is Stop.FAILED:
@@ -94,10 +95,11 @@ def norm_claim(flow: Flow, unit: float) -> Claim:
 
 
 def direction_claim(name: str, flow: Flow, target: Float64[np.ndarray, "d"], unit: float) -> Claim:
-    """Claim p(t)/‖p(t)‖ → target/‖target‖, judged at the last norm ρ (in units of ``unit``) and at ρ/1000.
+    """Claim that the flow's direction p(t)/‖p(t)‖ converges to the direction of ``target``.
 
-    A direction that converges is O(log ρ/ρ) from its limit; ρ^{−1/2} is allowed. The claim is violated if the distance
-    is larger, and has not halved since norm ρ/1000.
+    The claim is judged at the last norm of p and at a thousandth of this norm. If the direction converges, it is O(log
+    ρ/ρ) from its limit at the norm ρ (in units of ``unit``); ρ^{−1/2} is allowed. The claim is violated if the distance
+    is larger at the last norm, and has not halved since a thousandth of this norm.
     """
     apart = np.sqrt(2 * flow.one_minus_cosine(target))
     rho = flow.norms[-1] / unit
@@ -128,7 +130,10 @@ def selection_claim(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[
 def direction_claims(
     problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation, alpha: Int64[np.ndarray, "n"]
 ) -> Iterator[Claim]:
-    """Yield the claims ‖p(t)‖ → ∞, p(t) selects α, and p(t)/‖p(t)‖ → p̄_mm(α), along the flow from ``start``."""
+    """Yield the claims ‖p(t)‖ → ∞, p(t) selects α, and p(t)/‖p(t)‖ → p̄_mm(α) on the flow p(t) from ``start``.
+
+    p̄_mm(α) is the max-margin direction of the tokens α.
+    """
     svm = under_test[max_margin](problem.keys, alpha)
     unit = 1 / problem.key_scale if isinstance(svm, Infeasible) else svm.norm
     flow = follow_flow(problem, start, unit)
@@ -142,12 +147,12 @@ def direction_claims(
 
 
 def turns_to_chosen_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield :func:`direction_claims` for the case's start and its chosen tokens."""
+    """Yield the claims of :func:`direction_claims` for the case's start and the case's chosen tokens."""
     yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)
 
 
 def _rows(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "m d"]:
-    """Return the rows k_iα − k_it for all t ≠ α_i."""
+    """Return the differences k_iα − k_it for all inputs i and tokens t ≠ α_i, as rows, (m, d)."""
     rows = np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys
     others = np.arange(problem.T) != alpha[:, None]
     return np.asarray(rows[others])

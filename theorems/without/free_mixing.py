@@ -1,6 +1,7 @@
 """A proof that Assumption C fails, if mixing the tokens of an input costs no label margin to first order.
 
-**Claim.** Let v_mm be the max-margin head of the signed tokens z_iα, Γ its margin, and let input i have
+**Claim.** Let z_it = Y_i x_it be the signed tokens, v_mm the max-margin head of the z_iα, with the dual variables λ,
+v̄_mm = v_mm/‖v_mm‖ and Γ = 1/‖v_mm‖ its margin; supports are the inputs with v̄_mm·z_iα = Γ. Let input i have
 
 (a) label margin to spare, v̄_mm·z_iα > Γ, or
 (b) a tilt u of the head with u·z_iα > 0, u·z_jα ≥ 0 at every other support j, and u ⊥ v_mm (by Farkas, such a u exists
@@ -10,10 +11,11 @@
 Let moreover a prompt q select α strictly at every other input, (k_jα − k_jτ)·q > 0, and tie token t with α at input i
 (in cases (a) and (b) t is any token). If ATT-SVM(α) is feasible, Assumption C fails.
 
-*Proof.* At p = Rq + c p_mm, as R → ∞, all s_jα → 1 while 1 − s_iα → κ > 0, and a suitable c makes κ as small as
-required. The label margin of the head v̄_mm tends to Γ, in case (a) once κ is small, in case (c) always. In case (b)
-the unit head along v̄_mm + εu has at least Γ/√(1 + ε²‖u‖²) on the other inputs, and as much at i with ε = O(κ). So the
-label margin is at least Γ − O(κ²) in the limit, above Γ − νκ for every ν > 0. ∎
+*Proof.* Let s_jα be the softmax weight on α at input j. At p = Rq + c p_mm, as R → ∞, all s_jα → 1 while 1 − s_iα → κ >
+0, and a suitable c makes κ as small as required. The label margin of the head v̄_mm tends to Γ, in case (a) once κ is
+small, in case (c) always. In case (b) the unit head along v̄_mm + εu has at least Γ/√(1 + ε²‖u‖²) on the other inputs,
+and as much at i with ε = O(κ). So the label margin is at least Γ − O(κ²) in the limit, above Γ − νκ for every ν > 0,
+where ν is the constant of Assumption C. ∎
 
 Everything is decided over the rationals by :func:`reference_attention.svm.max_margin.max_margin`.
 """
@@ -38,7 +40,7 @@ def assumption_c_fails(case: Case) -> Finding:
 
 
 def assumption_c_over_supports_fails(case: Case) -> Finding:
-    """Refute Assumption C over the supports of v_mm, if the proof in the module's docstring applies."""
+    """Refute Assumption C over the supports, if the proof in the module's docstring applies."""
     return _refute(case, optimal_support_tokens(case), supports_only=True)
 
 
@@ -67,7 +69,7 @@ def _refute(case: Case, finding: Finding, *, supports_only: bool) -> Finding:
 
 
 def as_good(joint: Joint, i: int, t: int) -> bool:
-    """Decide exactly whether v_mm·z_it ≥ 1, the condition of case (c)."""
+    """Decide exactly whether v_mm·z_it ≥ 1, which is the condition of case (c) in the module's claim."""
     features = joint.chosen_tokens
     head = max_margin(np.stack([features, np.zeros_like(features)], axis=1), np.zeros(len(features), dtype=np.int64))
     assert isinstance(head, MaxMargin)
@@ -75,9 +77,10 @@ def as_good(joint: Joint, i: int, t: int) -> bool:
 
 
 def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
-    """Return the tilt u of case (b), rounded; None if no such u exists.
+    """Return the tilt u of case (b) in the module's claim, rounded; None if no such u exists.
 
-    As v_mm is a positive combination of the supports with a dual, u must be orthogonal to each of them.
+    As v_mm is a positive combination of the supports with a positive dual variable, u must be orthogonal to each of
+    these.
     """
     features, support, dual = joint.chosen_tokens, joint.svm.support, joint.svm.duals > 0
     if dual[i]:
@@ -92,17 +95,18 @@ def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
 def tying(
     keys: Float64[np.ndarray, "m T k"], alpha: Int64[np.ndarray, "m"], i: int, t: int
 ) -> Float64[np.ndarray, "k"] | None:
-    """Return a prompt, rounded, that selects α with margins ≥ 1 at all inputs j ≠ i and ties α with token t at input i.
+    """Return a prompt, rounded, that selects α with margins ≥ 1 at all inputs j ≠ i and ties α and t at input i.
 
-    At input i the margins over other tokens are ≥ 0. Return None if there is no such prompt.
+    Tied tokens have equal logits. At input i no other token has a larger logit than α. Return None if there is no such
+    prompt.
     """
     required = np.ones(len(alpha) + 1, dtype=np.int64)
     required[[i, -1]] = 0
-    # Append an input with t as chosen token, whose other tokens repeat α: t must be at least as good as α.
+    # Append an input with chosen token t whose other tokens repeat α: it requires t's logit to be at least α's.
     last = np.repeat(keys[i, alpha[i]][None], keys.shape[1], axis=0)
     last[t] = keys[i, t]
     if len(alpha) == 1:
-        # There is no other input: the zero prompt ties all tokens.
+        # Without another input, the zero prompt gives all tokens equal logits.
         return np.zeros(keys.shape[2])
     solution = max_margin(np.concatenate([keys, last[None]]), np.append(alpha, t), required=required)
     return solution.p if isinstance(solution, MaxMargin) else None

@@ -1,4 +1,4 @@
-"""Heads ψ for which Assumption D fails: ψ is larger at a token that counts as non-optimal.
+"""Heads ψ for which Assumption D fails: ψ is larger at a token outside the optimal set than at tokens in it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Assumption D.
 """
@@ -22,7 +22,10 @@ from theorems.without.noisy_excess import Excess
 
 @st.composite
 def headed_cases(draw: DrawFn) -> Case:
-    """Draw one input of two tokens with feasible ATT-SVM', and a head of one linear unit with small features."""
+    """Draw one input of two tokens with a feasible ATT-SVM', and a head of one linear unit with small features.
+
+    ATT-SVM' is the max-margin problem of Theorem 8.
+    """
     case = draw(cases(assumptions=("separable-optimal-sets", "strict-optimum"), n=1, tokens=2, d=1, plain=True))
     features = np.array(draw(st.lists(st.integers(-2, 2), min_size=2, max_size=2)), dtype=np.float64)
     arrays = {
@@ -35,7 +38,10 @@ def headed_cases(draw: DrawFn) -> Case:
 
 
 def headed_risk(case: Case, points: Float64[np.ndarray, "m d"]) -> Excess:
-    """Return the risk L(p) = (1/n) Σ ℓ(Y_i ψ(X_iᵀs_i)) by sign and logarithm, for a head ψ of linear units."""
+    """Return L(p) = (1/n) Σ ℓ(Y_i ψ(X_iᵀs_i)) by sign and logarithm, for a head ψ of linear units.
+
+    s_i are the softmax weights of input i.
+    """
     head, loss = head_of(case), case.problem.loss
     tokens = np.vecdot(exact(head.features), head.weights)
     risk = np.mean(loss.value(head.labels * np.vecdot(AttentionAt(case.problem, points).weights, tokens)), axis=-1)

@@ -1,4 +1,7 @@
-"""Strategies for hunts: joint problems of small integers that need not satisfy any assumption."""
+"""Strategies for hunts: joint problems of small integers that need not satisfy any assumption.
+
+In a joint problem head and prompt are trained.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,17 @@ def plain_joint_cases(
     zero_others: bool = False,
     key_queries: bool = False,
 ) -> Case:
-    """Draw tokens with entries −2 … 2, α = 0 and labels ±1; the head is v_mm, so that scores are label margins.
+    """Draw tokens with entries −2 … 2 and labels ±1; token 0 of each input is chosen (α = 0).
+
+    The head is v_mm, the max-margin head of the chosen tokens, so that the scores are label margins.
 
     Args:
         draw: Hypothesis's function that draws from a strategy.
-        n: least and largest number of inputs.
-        T: number of tokens.
-        d: dimension of tokens.
-        zero_others: whether tokens other than α are zero, as in Figure 3.
-        key_queries: whether a W of small integers, of any rank, is drawn as well.
+        n: the smallest and the largest number of inputs.
+        T: the number of tokens per input.
+        d: the dimension of the tokens.
+        zero_others: whether all tokens that are not chosen are zero, as in Figure 3.
+        key_queries: whether a key-query matrix W of small integers, of any rank, is drawn, too.
     """
     size = draw(st.integers(*n))
     X = np.zeros((size, T, d))

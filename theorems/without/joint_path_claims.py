@@ -1,5 +1,10 @@
 """The paper's conclusions about the joint regularization path (v_r, p_R), followed to RΘ = 10⁶, Θ = 1/‖p_mm‖.
 
+Notation: the path at radii r and R is the pair of a head v_r with norm at most r and a prompt p_R with norm at most R
+that has the least logistic risk. v_mm is the max-margin head of the chosen tokens α, v̄_mm = v_mm/‖v_mm‖. Supports are
+the inputs with the smallest label margin Γ = 1/‖v_mm‖; p_relax solves ATT-SVM(α) with the margin 1 required at supports
+and the margin 0 at other inputs.
+
 This module uses neither Assumption C nor a schedule of radii nor, unless it says so, that ATT-SVM(α) is feasible.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6;
@@ -25,13 +30,14 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.without.flow_claims import EARLIER, LIMIT_FOLLOWED, NORM
 
 TURNS = 4
-"""Number of alternations between head and prompt if some support has no dual.
+"""Number of times that head and prompt are minimised in turn if a support has the dual variable 0 in the head's SVM.
 
-The head then depends on the prompt only through r e^{−RΘ}, so that few alternations suffice."""
+The head then depends on the prompt only through a term r e^{−RΘ} (symbols: see the module), so that few turns
+suffice."""
 
 
 def joint_of(case: Case) -> Joint | None:
-    """Return the joint problem of a case, with v_mm; None if v_mm does not exist or the case has no tokens."""
+    """Return the joint problem of a case, with the max-margin head v_mm; None without v_mm or without tokens."""
     data = case.dataset
     return None if data is None else joint_of_chosen(data.signed_tokens, case.problem.keys, case.chosen_tokens)
 
@@ -39,8 +45,8 @@ def joint_of(case: Case) -> Joint | None:
 def selects_best(joint: Joint) -> bool:
     """Check that α has a strictly larger label margin than every other selection.
 
-    In this case minimisers select α if some p does: for each head the label margin is linear in the weights, so mixed
-    features have no larger label margin than the best selection.
+    If so, the minimisers of the joint risk select α, if any prompt does: for each head the label margin is linear in
+    the softmax weights, so that mixed features have no larger label margin than the best selection.
     """
     n, T = joint.others.shape
     for code in np.ndindex(*([T] * n)):
@@ -58,13 +64,16 @@ def separator_of(joint: Joint) -> MaxMargin | None:
 
 
 def relaxed_solution(joint: Joint) -> MaxMargin | None:
-    """Return the relaxed solution p_relax, with margins required only at supports; None if it does not exist."""
+    """Return p_relax, the solution of ATT-SVM(α) with margin 1 required at supports only; None without a solution."""
     solution = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
     return None if isinstance(solution, Infeasible) else solution
 
 
 def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...], unit: float, seed: int) -> list[Pair]:
-    """Return for each R of ``radii`` (times ``unit``) the best pair that a few starts lead to; ``schedule`` sets r."""
+    """Return, for each R, the pair of head and prompt with the least risk among those reached from a few starts.
+
+    R is an entry of ``radii`` times ``unit``. ``schedule`` gives the logarithm of the head's radius r for each R.
+    """
     separator = separator_of(joint)
     first = np.ones(joint.keys.shape[2]) if separator is None else separator.p
     paths = follow_from(joint, schedule, radii, unit, first, seed)
@@ -75,10 +84,10 @@ def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...]
 
 
 def _with_weak_supports(pair: Pair) -> Pair:
-    """Minimise over head and prompt in turn; solve for the head's second coordinate in logarithms.
+    """Minimise the risk over head and prompt in turn; compute the head's component orthogonal to v̄_mm in logarithms.
 
-    A support z without a dual pulls the head r v̄_mm sideways, by w, until e^{−w·z} is of the order of |w|/r; both are
-    far below the relative precision of floats.
+    A support with signed token z and dual variable 0 pushes the head r v̄_mm sideways, by w, until e^{−w·z} is of the
+    order of |w|/r; both numbers are far below the relative precision of floats.
     """
     w, p = pair.w, pair.p
     for _ in range(TURNS):
@@ -88,10 +97,11 @@ def _with_weak_supports(pair: Pair) -> Pair:
 
 
 def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Float64[np.ndarray, "2"]:
-    """Return the w = y b − (y²/2r) v̄_mm, b ⊥ v̄_mm, that minimises the risk of the head r v̄_mm + w, for d = 2.
+    """Return the w that minimises the risk of the head r v̄_mm + w with norm r, for d = 2.
 
-    With α selected, the risk Σ e^{−E_i} with E_i = r slack_i + y z_i·b is stationary where Σ π_i z_i·b = Γ y/r,
-    π_i ∝ e^{−E_i}.
+    All softmax weight is on the tokens α. w = y b − (y²/2r) v̄_mm with a unit vector b ⊥ v̄_mm and a number y. Let z_i
+    be the signed chosen token of input i and slack_i its label margin beyond the smallest, Γ. With E_i = r slack_i + y
+    z_i·b the risk Σ e^{−E_i} is stationary where Σ π_i z_i·b = Γ y/r, with π_i ∝ e^{−E_i}.
     """
     u = joint.svm.direction
     b = np.array([-u[1], u[0]])
@@ -99,7 +109,7 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
     main_part = math.exp(min(log_r, 690.0)) * joint.svm.slack
 
     def pull(y: float) -> float:
-        """Return the logarithm of the force along b minus the logarithm of the force against b."""
+        """Return the logarithm of the force on y in the direction of b minus the logarithm of the opposite force."""
         logs = -(main_part + y * aside)
         logs -= np.logaddexp.reduce(logs)
         with np.errstate(divide="ignore"):
@@ -121,10 +131,11 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
 
 
 def prompt_claim(name: str, pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Claim:
-    """Claim p_R/R → target (a unit vector), judged at the first and at the last radius RΘ = ρ; ρ^{−1/2} is allowed.
+    """Claim that p_R/R converges to the unit vector ``target``, judged at the first and at the last radius.
 
-    The claim is undecided if p_R/R is far from the target but the risk is no lower than with the prompt R·target, so
-    that the pair found is no minimiser.
+    At the last radius, R = ρ/Θ, the distance may be ρ^{−1/2}, or must have halved. The claim is undecided if p_R/R is
+    far from the target, but the risk is no lower than with the prompt R·target, so that the computed pair is no
+    minimiser.
     """
     claim = _limit(name, pairs, [float(np.linalg.norm(x.p / x.R - target)) for x in pairs], "‖p_R/R − …‖")
     if claim.verdict is Verdict.FALSIFIED and not loses_to(pairs, target):
@@ -135,7 +146,7 @@ def prompt_claim(name: str, pairs: list[Pair], target: Float64[np.ndarray, "k"])
 
 
 def head_claim(pairs: list[Pair]) -> Claim:
-    """Claim that the direction of the head converges, v_r/r → v̄_mm."""
+    """Claim that the head's direction converges to the max-margin head: v_r/r → v̄_mm (symbols: see the module)."""
     apart = [float(np.linalg.norm(x.w)) * math.exp(-min(x.log_r, 690.0)) for x in pairs]
     return _limit("head-is-max-margin", pairs, apart, "‖v_r/r − v̄_mm‖")
 
@@ -152,9 +163,10 @@ def _limit(name: str, pairs: list[Pair], apart: list[float], quantity: str) -> C
 
 
 def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
-    """Return whether at every radius the computed pair has lower risk than its head with the prompt R·direction.
+    """Return whether at every radius R the computed pair has a lower risk than its head with the prompt R·direction.
 
-    The excess risk over selecting α is compared, because log L may agree in all digits.
+    The excess over the risk with all weight on α is compared, because the logarithms of the risks may agree in all
+    digits.
     """
     for x in pairs:
         risk = excess_gradient(x.joint, x.log_r, x.w, x.p)[0]
@@ -165,4 +177,4 @@ def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
 
 
 RADII = (NORM / EARLIER, NORM)
-"""Values of RΘ at which the path is computed to judge limits."""
+"""Values of RΘ (the prompt's radius times the margin Θ = 1/‖p_mm‖) at which the path is computed to judge limits."""

@@ -15,12 +15,16 @@ from theorems.core.implementation import Implementation
 from theorems.without.flow_claims import direction_claims, start_of
 
 SETTLED = 1e-3
-"""Length of a step, in logits, below which gradient descent follows the gradient flow closely."""
+"""Length of a step (in logits: times the size of the keys) below which gradient descent follows the gradient flow
+closely."""
 MOST_STEPS = 4096
 
 
 def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int64[np.ndarray, "n"]) -> Iterator[Claim]:
-    """Yield the claims on the flow that begins where gradient descent with the case's step size ``eta`` slows down."""
+    """Yield the claims about the gradient flow that begins where large steps of descent have become short.
+
+    The descent has the case's step size ``eta``.
+    """
     run = descend_until_short_steps(case)
     step = last_step(case, run)
     if run.stop is Stop.OVERFLOW or not step < SETTLED:
@@ -30,7 +34,7 @@ def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int6
 
 
 def descend_until_short_steps(case: Case) -> Trajectory:
-    """Descend with step size ``eta`` until steps are shorter than :data:`SETTLED`, at most :data:`MOST_STEPS` steps."""
+    """Take at most :data:`MOST_STEPS` steps of size ``eta`` until steps are shorter than :data:`SETTLED`."""
     steps, log_step = 16, math.log(float(case.arrays["eta"]))
     while True:
         run = gradient_descent(case.problem, start_of(case), steps=steps, log_step=log_step, record_every=steps)
@@ -40,6 +44,6 @@ def descend_until_short_steps(case: Case) -> Trajectory:
 
 
 def last_step(case: Case, run: Trajectory) -> float:
-    """Return the length, in logits, of the step that would follow the last step of the run."""
+    """Return the length, in logits (times the size of the keys), of the step that would follow the run's last one."""
     log_step = float(run.log_gradient_norm[-1]) + math.log(float(case.arrays["eta"]))
     return case.problem.key_scale * math.exp(min(log_step, 690.0))

@@ -27,7 +27,7 @@ LOSS, STRICT, EQUAL, SEPARABLE = "well-behaved-loss", "strict-optimum", "equal-n
 
 
 def descends(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim ⟨∇L(p), p_mm⟩ < 0 at the case's start, in units of ‖∇L(p)‖‖p_mm‖."""
+    """Yield the claim ⟨∇L(p), p_mm⟩ < 0, in units of ‖∇L(p)‖‖p_mm‖, at p = the case's start."""
     solution = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if case.start is None or isinstance(solution, Infeasible):
         return

@@ -28,13 +28,14 @@ SEPARABLE, SINGLE = "separable", "single-input"
 REFUTED = "for every π > 0 there is R_π such that ‖p‖ ≥ R_π implies ⟨∇L(p), p/‖p‖⟩ ≥ (1 + π) ⟨∇L(p), p̄_mm⟩"
 SOME = "with some unit q in place of p̄_mm: " + REFUTED.replace("p̄_mm", "q")
 PI = 0.5
-"""The value of π for which a violated claim shows that no R_π exists."""
+"""Value of π in :data:`REFUTED` for which a violated claim shows that the lemma's R_π does not exist."""
 
 
 def correlation(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim of the inequality for π = ½ at p = R q̄, where q is the case's direction.
+    """Yield the claim that the inequality of :data:`REFUTED` holds for π = ½ at p = R q̄.
 
-    The claim is violated if the inequality fails at every R up to 10⁶.
+    q̄ = q/‖q‖ is the case's direction. The claim is violated if the inequality fails at every radius R that is tested,
+    up to 10⁶.
     """
     solution = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):
@@ -90,15 +91,15 @@ unequal_scores = LEMMA_5.without(
 
 @weaken("lemma-5", without=SEPARABLE, refutes=SOME, cases=plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)))
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let p_mm not exist: the lemma can then only mean some unit q in place of p_mm, and there may be no such q.
+    """Let p_mm not exist: the lemma can then only mean some unit vector q in its place, and perhaps no q will do.
 
-    If the best key lies between the others, the risk increases outwards on every ray at large norm, also on the ray of
-    q. So ⟨∇L(p), q⟩ > 0 at p = R q, where the lemma would require ⟨∇L(p), q⟩ ≥ (1 + π) ⟨∇L(p), q⟩.
+    If the best key lies between the others, the risk increases outwards at large norm on every ray, so also on the ray
+    of q. So ⟨∇L(p), q⟩ > 0 at p = R q, where the lemma would require ⟨∇L(p), q⟩ ≥ (1 + π) ⟨∇L(p), q⟩ for every π > 0.
     """
     if case.problem.d != 1:
         return
     up, down = (descent(case.problem, sign * RADII[:, None], np.array([sign])) for sign in (1.0, -1.0))
-    # q = ±1 refutes the lemma at p = R q where q is no direction of descent: PI·(−⟨∇L, q⟩) < 0.
+    # The direction q = ±1 refutes the lemma at p = R q if it is no direction of descent: then PI·(−⟨∇L, q⟩) < 0.
     best = up if up.value.max() > down.value.max() else down
     detail = f"−⟨∇L(R q), q⟩/|∇L| is at most {best.value.max():.6g} for q = 1 and for q = −1, π = {PI:g}"
     yield lasting("correlation", Form.LIMIT, PI * best, ROUNDING, detail)

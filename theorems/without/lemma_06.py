@@ -28,9 +28,11 @@ from theorems.without.small_cases import plain_cases, starts
 from theorems.without.weakening import weaken
 
 APART = 2.0**-40
-"""Distance from the kink to a point on either side of it, in units of 1/(size of the keys)."""
+"""Distance from the start, where the loss may have a kink, to a point on either side, in units of 1/(size of the
+keys)."""
 LARGEST_M0 = 1e6
-"""A Lipschitz constant M0 of ℓ' that is larger than the constant of any loss of order one."""
+"""Value of M0, the Lipschitz constant of the loss's derivative ℓ', for the test: larger than M0 is for any loss of
+order one."""
 
 
 @st.composite
@@ -48,11 +50,11 @@ def _with_steps(draw: DrawFn) -> Case:
     cases=_with_steps,
 )
 def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Take a step longer than the curvature allows: it runs past the lowest point on its segment.
+    """Take a step longer than the risk's curvature allows: it runs past the lowest point on its segment.
 
-    This needs η > 4/L_p: the Hessian is at most L̂ ≤ L_p/4 (smoothness), so the inequality holds for every η ≤ 4/L_p.
-    The paper's condition η ≤ 1/L_p cannot be relaxed much further: for the logistic loss, keys ±1 and scores ±1000 the
-    inequality fails at η = 5/L_p.
+    This needs a step size η > 4/L_p, where L_p is the paper's smoothness constant: the risk's Hessian is at most L_p/4,
+    so the inequality holds for every η ≤ 4/L_p. The paper's condition η ≤ 1/L_p cannot be relaxed much further: for the
+    logistic loss, keys ±1 and scores ±1000 the inequality fails at η = 5/L_p.
     """
     if case.start is None:
         return
@@ -60,7 +62,7 @@ def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     at = AttentionAt(problem, case.start[None])
     if np.all(at.gradient == 0):
         return
-    # All quantities are in units of e^{log_scale}, like the change of the risk.
+    # All quantities are divided by e^{log_scale}, the scale of the gradient, as the change of the risk is.
     step = eta * math.exp(float(at.log_scale[0]))
     change = risk_change(at, -step * at.gradient.value)
     least_descent = step / 2 * np.vecdot(at.gradient, at.gradient)
@@ -84,11 +86,11 @@ def _kinked_cases(draw: DrawFn) -> Case:
     cases=_kinked_cases,
 )
 def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let ℓ' jump: then ∇L jumps, too, and no Lipschitz constant M0 makes L_p large enough.
+    """Let ℓ' jump: then ∇L jumps, too, and no Lipschitz constant M0 of ℓ' makes L_p large enough.
 
-    Two points on either side of the jump, about 2⁻⁴⁰ apart, have gradients that differ by at least a quarter of their
-    size. (The other half of Assumption A, that ℓ decreases, is not needed: the lemma's proof uses only M0 and |ℓ'| ≤
-    M1.)
+    L_p is the paper's Lipschitz constant of ∇L. Two points on either side of the jump, about 2⁻⁴⁰ apart, have gradients
+    that differ by at least a quarter of their size. (The other half of Assumption A, that ℓ decreases, is not needed:
+    the lemma's proof uses only M0 and the bound M1 of |ℓ'|.)
     """
     if case.start is None:
         return
@@ -112,7 +114,7 @@ def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _smoothness_for(problem: Problem, m0: float) -> float:
-    """Return the paper's L_p for the keys and scores of a problem and a given M0."""
+    """Return the paper's smoothness constant L_p for keys and scores, where ``m0`` is the Lipschitz constant of ℓ'."""
     keys = np.linalg.norm(problem.keys, ord=2, axis=(1, 2))
     scores = np.linalg.norm(problem.scores, axis=1)
     m1 = math.exp(problem.loss.log_bound(*problem.score_range))

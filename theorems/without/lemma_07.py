@@ -28,10 +28,10 @@ SOME = "for some q in place of p_mm and some C_{μ,R}(q), −⟨∇L(p), q/‖q�
 
 
 def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) -> Claim:
-    """Claim −⟨∇L(p), q⟩ > 0, in units of ‖∇L(p)‖, at p = R q, where q is the axis of the cone.
+    """Claim that descent leads outwards at p = R q on the cone's axis q: −⟨∇L(p), q⟩ > 0, in units of ‖∇L(p)‖.
 
-    The claim is violated if the inequality fails at each R up to 10⁶. Every cone C_{μ,R} contains points R q and the
-    direction q.
+    The claim is violated if the inequality fails at every R that is tested, up to 10⁶. The lemma implies the claim,
+    because every cone around q contains the points R q from some R on, and the direction q.
     """
     down = descent(problem, RADII[:, None] * axis, axis)
     detail = f"−⟨∇L(p), q̄⟩ = {down.value[-1]:.6g} ‖∇L(p)‖ at p = {RADII[-1]:g} q̄"
@@ -68,10 +68,11 @@ def _inner(draw: DrawFn) -> Case:
 
 @weaken("lemma-7", without=SEPARABLE, keeps=(LOSS,), refutes=SOME, cases=_inner())
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let p_mm(α) not exist: the lemma can then only mean some direction q in its place, and there may be no such q.
+    """Let p_mm(α) not exist: the lemma can then only mean some direction q in its place, and perhaps no q will do.
 
-    If α has the highest score and its key lies between the others, no ray selects α, and on every ray descent leads
-    back inwards. (The assumption of local optimality requires that p_mm(α) exists; it is left out as well.)
+    If the chosen token α has the highest score and its key lies between the others, no ray selects α, and on every ray
+    descent leads back inwards. (The assumption of local optimality requires that p_mm(α) exists; it is left out as
+    well.)
     """
     problem = case.problem
     if problem.d != 1:

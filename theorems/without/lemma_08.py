@@ -1,4 +1,4 @@
-"""Lemma 8 for directions that are not comparable, for neighbours of any score, or with a loss that increases.
+"""Lemma 8 for directions q1, q2 of which q2 is not wider, for neighbours of any score, or with a loss that increases.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.1, Lemma 8.
 """
@@ -19,7 +19,11 @@ from theorems.without.weakening import Weakening
 
 
 def dominance(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim of the lemma's case (a) if q1 is neighbour-optimal, otherwise of its case (b)."""
+    """Yield the lemma's claim on the order of L(R q1) and L(R q2) at large R.
+
+    The claim is (a), L(R q2) < L(R q1), if q1 is neighbour-optimal, and otherwise (b), L(R q1) < L(R q2). A direction
+    is neighbour-optimal if all of its directional neighbours score below the tokens that it selects.
+    """
     q1, q2 = case.arrays["q1"], case.arrays["q2"]
     first = under_test[direction](case.problem.keys, q1)
     if neighbour_optimal(first, case.problem.scores):

@@ -25,12 +25,12 @@ def _directions(*losses: str) -> SearchStrategy[Case]:
 
 
 def gains(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim L(R q) < L_α at large R, where q selects the tokens α."""
+    """Yield the claim L(R q) < L_α at large R, where L_α is the risk if the tokens α that q selects have all weight."""
     yield below_selection("gain", case.problem, case.arrays["q"], under_test)
 
 
 def _lower(case: Case) -> Finding:
-    """Check that neighbours score higher; leave the case undecided if a tie leaves the selection and L_α undefined."""
+    """Check that neighbours score higher; leave the case undecided if q does not select a unique token."""
     finding = higher_neighbours(case)
     if finding.holds is False and not direction(case.problem.keys, case.arrays["q"]).unique:
         return Finding(None, finding.evidence)

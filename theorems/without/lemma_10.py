@@ -25,7 +25,7 @@ from theorems.without.weakening import weaken
 def any_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let keys be in special position: any number of tokens can then lie on the hyperplane of the smallest margin.
 
-    The tokens can belong to one input or to several. In general position at most d tokens lie on the hyperplane.
+    The tokens on the hyperplane can belong to one input or to several. In general position they are at most d.
     """
     problem = case.problem
     count = int(under_test[direction](problem.keys, case.arrays["q"]).neighbours.sum())

@@ -35,7 +35,7 @@ def _tokens(draw: DrawFn, *, positive: bool = True, identity: bool = True) -> Ca
 
 
 def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that ATT-SVM(opt) has a solution; if it has none, the claim's detail gives exact Farkas multipliers."""
+    """Claim that ATT-SVM(opt) has a solution; if not, the detail gives exact Farkas multipliers, which prove this."""
     solution = under_test[max_margin](case.problem.keys, case.problem.optimal)
     if isinstance(solution, Infeasible):
         weights = ", ".join(f"({i},{t}): {w}" for (i, t), w in solution.exact.items() if w != 0)
@@ -55,7 +55,7 @@ mixed_labels = LEMMA_11.without(
 
 
 def _only_ties_fail(case: Case) -> Finding:
-    """Decide whether the optimum is strict; leave the case v = 0, where all scores are equal, undecided."""
+    """Decide whether the optimum is strict; leave it undecided if the head v is 0, since then all scores are equal."""
     if case.dataset is not None and not case.dataset.v.any():
         return Finding(None, "v = 0, so that all scores are equal")
     return strict_optimum(case)

@@ -1,4 +1,4 @@
-"""Lemma 12 without its assumptions: the lemma needs only that p_R selects α.
+"""Lemma 12 without its assumptions; the lemma needs only one of them, that the path's prompt p_R selects α.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 12.
 """
@@ -26,14 +26,14 @@ from theorems.without.weakening import Weakening, weaken
 
 @st.composite
 def _with_prompt(draw: DrawFn, separable: bool) -> Case:
-    """Draw tokens, keys and a prompt of integers."""
+    """Draw tokens, keys and a prompt, all of integers, the prompt perhaps times 4 or ¼."""
     case = draw(plain_joint_cases(n=(1, 3), T=draw(st.sampled_from((2, 3))), d=2, key_queries=not separable))
     p = draw(entries((case.problem.d,), Style.INTEGERS))
     return case.replace(arrays=MappingProxyType({"prompt": p * draw(st.sampled_from((1.0, 4.0, 0.25)))}))
 
 
 def _selects(case: Case) -> tuple[Numbers, Numbers]:
-    """Return the weights s_iα, (n,), and the smallest margin (k_iα − k_it)·p of each input, (n,)."""
+    """Return each input's softmax weight s_iα, (n,), and smallest margin (k_iα − k_it)·p over t ≠ α, (n,)."""
     keys, p, others = case.problem.keys, np.asarray(case.arrays["prompt"]), np.arange(case.problem.T)
     rows = np.take_along_axis(exact(keys), case.chosen_tokens[:, None, None], axis=1) - keys
     margins = np.where(others != case.chosen_tokens[:, None], rows @ p, np.inf)
@@ -41,9 +41,9 @@ def _selects(case: Case) -> tuple[Numbers, Numbers]:
 
 
 def _outside(case: Case) -> float:
-    """Return −min (k_iα − k_it)·p, positive outside the quadrant of α, if every α_i has more than half the weight.
+    """Return −min (k_iα − k_it)·p, which must not be positive, if every α_i has more than half the weight.
 
-    Return −1 or less if the prompt p gives some α_i at most half the weight.
+    If the prompt p gives some α_i at most half the weight, return −1 or less.
     """
     weights, margins = (value_of(x) for x in _selects(case))
     return float(-margins.min()) if (weights > 0.5).all() else min(-1.0, float(-np.abs(margins).max()))
@@ -86,8 +86,9 @@ no_separator = LEMMA_12.without(
 def another_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let p_R not select α, which is the only assumption that the lemma needs.
 
-    If selecting another token of a non-support leaves label margin to spare and gives the supports a wider margin, p_R
-    selects this token, and lies in its quadrant at every R.
+    p_R is the prompt of the joint path at radius R. Consider a non-support, an input whose label margin is not the
+    smallest. If selecting another of its tokens leaves label margin to spare and gives the supports a wider margin, p_R
+    selects this token, and lies in the quadrant of prompts that prefer this token at every R.
     """
     path = path_of(case)
     if path is not None:

@@ -1,7 +1,9 @@
-"""Lemma 13 without Assumption C over the supports, separation, the schedule of radii, or selection.
+"""Lemma 13 without Assumption C over the supports, separation, the schedule of radii, or selection of the tokens α.
 
-The paths of the counterexamples to Theorem 6 stay in the quadrant of α without being restricted to it, so each of them
-refutes the lemma, too. The exception is ``leaves_the_quadrant``, whose path leaves the quadrant.
+Supports are the inputs with the smallest label margin; the quadrant of α is the set of prompts at which no token has a
+larger logit than α_i. The joint regularization path (v_r, p_R) of each counterexample to Theorem 6 stays in this
+quadrant without being restricted to it, so the counterexample refutes the lemma, too. The exception is
+``leaves_the_quadrant``, whose path leaves the quadrant.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 13.
 """

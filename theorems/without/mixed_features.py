@@ -1,13 +1,17 @@
 """A lower bound of ‖v_r/r − v̄_mm‖ if no prompt selects α, from one prompt and one certificate of infeasibility.
 
+(v_r, p_R) is the joint regularization path: the pair with the least risk L among heads of norm ≤ r and prompts of norm
+≤ R. v̄_mm is the unit max-margin head of the signed tokens z_iα, where z_it = Y_i x_it. The feature z_i^p is the mean
+of the z_it with the softmax weights s_it at p, and a_it = v̄_mm·z_it.
+
 Let λ ≥ 0, λ ≠ 0, with Σ λ_it (k_iα − k_it) = 0 prove that ATT-SVM(α) is infeasible. At every p some (i, t) with λ_it >
-0 has (k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it. Let z_i^p be the feature of input i at p, and a_it = v̄_mm·z_it. Then
+0 has (k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it. Therefore
 
     min_i v̄_mm·z_i^p ≤ m0 := max over λ_it > 0 of max( (a_iα + a_it)/2, max over τ ≠ α of a_iτ ).
 
 A unit head v at the distance ε from v̄_mm has min_i v·z_i^p ≤ m0 + ε M, M = max ‖z_it‖, at every p. If at one prompt p1
-some unit head has the label margin m1, then minimisers have n L ≥ ℓ(r (m0 + ε M)) and L ≤ ℓ(r m1), so
-ε ≥ (m1 − m0)/M − log(n)/(rM) − o(1/r): as r grows the head stays away from v̄_mm, for every R ≥ ‖p1‖.
+some unit head has the label margin m1, then minimisers have n L ≥ ℓ(r (m0 + ε M)) and L ≤ ℓ(r m1), so ε ≥ (m1 − m0)/M −
+log(n)/(rM) − o(1/r): as r grows the head stays away from v̄_mm, for every R ≥ ‖p1‖.
 """
 
 from __future__ import annotations
@@ -30,20 +34,20 @@ from theorems.without.flow_claims import LIMIT_FOLLOWED, NORM
 from theorems.without.joint_path_claims import joint_of
 
 SCANNED = (0.5, 1.0, 2.0, 8.0, 64.0)
-"""Norms of the prompts that are tried, in units of 1/(size of the rows)."""
+"""Norms of the prompts that are tried, in units of 1/(largest ‖k_iα − k_it‖)."""
 DIRECTIONS = 12
-"""Number of random directions that are tried at each norm, besides those of the rows."""
+"""Number of random directions in which prompts are tried, besides the directions of the rows k_iα − k_it."""
 
 
 @dataclass(frozen=True, eq=False)
 class MixedMargins:
-    """The label margins m0 and m1, and the prompt p1 at which a head has the label margin m1.
+    """The label margins m0 and m1 (see the module), and the prompt p1 at which a unit head has label margin m1.
 
     Attributes:
-        at_most: the bound m0 for v̄_mm at every prompt.
-        reached: the label margin m1.
+        at_most: m0, an upper bound of the label margin that v̄_mm has at any prompt.
+        reached: m1, the label margin of a unit head at p1.
         p: the prompt p1, (k,).
-        largest: the largest norm M of a token.
+        largest: M, the largest norm of a token.
     """
 
     at_most: float
@@ -53,19 +57,19 @@ class MixedMargins:
 
     @property
     def relative_gap(self) -> float:
-        """The relative gap (m1 − m0)/M, a lower bound of ‖v_r/r − v̄_mm‖ for large r."""
+        """The gap (m1 − m0)/M (symbols: see the module), a lower bound of ‖v_r/r − v̄_mm‖ for a large radius r."""
         return (self.reached - self.at_most) / self.largest
 
 
 def mixed_margins(joint: Joint, seed: int, *, quadrant: bool = False) -> MixedMargins | None:
-    """Return m0, m1 and p1; None if no prompt that is tried has a head with positive label margin.
+    """Return m0, m1 and p1 (symbols: see the module); None if at no prompt tried a head has a positive label margin.
 
-    If ATT-SVM(α) is feasible, m0 is min_i max_t a_it, a bound for any weights.
+    If ATT-SVM(α) is feasible, m0 is min_i max_t a_it, a bound for any softmax weights.
 
     Args:
         joint: the joint problem.
-        seed: seed of the random prompts.
-        quadrant: whether only prompts with (k_iα − k_it)·p ≥ 0 are tried.
+        seed: the seed of the random prompts.
+        quadrant: whether only prompts with (k_iα − k_it)·p ≥ 0 for all i and t are tried.
     """
     proof = max_margin(joint.keys, joint.alpha)
     outputs = joint.tokens @ joint.svm.direction
@@ -83,7 +87,7 @@ def mixed_margins(joint: Joint, seed: int, *, quadrant: bool = False) -> MixedMa
         features = np.sum(softmax_weights(joint.keys, p)[..., None] * joint.tokens, axis=1)
         svm = label_svm(features)
         if not isinstance(svm, Infeasible):
-            # Compute the label margin that this head attains; do not trust the margin that the solver reports.
+            # Compute the label margin that this head attains, rather than trust the margin that the solver reports.
             reached = float((features @ svm.direction).min())
             if best is None or reached > best[0]:
                 best = reached, p
@@ -104,7 +108,10 @@ def _prompts(joint: Joint, seed: int) -> list[Float64[np.ndarray, "k"]]:
 
 
 def head_is_max_margin(case: Case, under_test: Implementation, *, quadrant: bool = False) -> Iterator[Claim]:
-    """Yield the claim v_r/r → v̄_mm; the module's bound refutes it at r = 10⁶/M, for every R ≥ ‖p1‖."""
+    """Yield the claim v_r/r → v̄_mm (symbols: see the module).
+
+    The module's bound refutes it at r = 10⁶/M, for every R ≥ ‖p1‖.
+    """
     joint = joint_of(case)
     mixed = None if joint is None else mixed_margins(joint, case.seed, quadrant=quadrant)
     name, rounding = "head-is-max-margin", NORM**-0.5

@@ -1,6 +1,7 @@
-"""The sign and logarithm of the excess L(p) − L_α with its rounding error, for any loss, fast enough for a search.
+"""Sign and logarithm of L(p) − L_α with its rounding error, for any loss, computed fast enough for a search.
 
-Only hunts use this module; other claims propagate rounding errors through every operation instead.
+L_α is the risk if every input selects its token α_i. Only hunts use this module; other claims propagate rounding errors
+through every operation instead.
 
 References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Sections 3.1 and 4.2.
 """
@@ -31,10 +32,12 @@ EXCESS_RISK = tolerance(
 class Excess:
     """Sign and logarithm of L(p) − L_α from the implementation under test, with a bound of the rounding error.
 
+    L_α is the risk if every input selects its token α_i.
+
     Attributes:
         sign: the sign of L(p) − L_α, shape (*b,).
         log_size: log |L(p) − L_α|, shape (*b,).
-        log_noise: logarithm of the bound of the absolute error, shape (*b,).
+        log_noise: the logarithm of a bound of the absolute rounding error of L(p) − L_α, shape (*b,).
     """
 
     sign: Float64[np.ndarray, "*b"]
@@ -43,20 +46,21 @@ class Excess:
 
     @classmethod
     def at(cls, costs: Costs, points: Float64[np.ndarray, "*b d"], under_test: Implementation) -> Excess:
-        """Compute the excess and its rounding error at points, (*b, d)."""
+        """Compute L(p) − L_α and its rounding error at points p, (*b, d); α are the tokens of ``costs``."""
         problem = costs.problem
         sign, size = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, points, costs.alpha)
         return cls(np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64), log_noise(costs, points))
 
 
 def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-    """Return the logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
+    """Return log of a bound of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
 
-    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, which allows for rounding p; the error of the token
-    of largest logit is added, from whose logit the implementation computes differences. Errors e_t of logits change log
-    s_t = l_t − log Σ e^l by at most e_t + Σ s_u e_u; computing it adds T + 6 roundings, and two of the size of log s_t.
-    Relative to each term, the loss, its logarithms and the two sums add EPS (n + T + 24) plus EPS times the size of
-    each logarithm.
+    C_i is the largest |ℓ'| on the scores of input i, g_it = γ_iα − γ_it, s_it the softmax weight, err a bound of an
+    error. A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j| (δk: the difference of keys), which allows for
+    rounding p; the error of the token of largest logit is added, from whose logit the implementation computes
+    differences. Errors e_t of the logits l_t change log s_t = l_t − log Σ e^l by at most e_t + Σ s_u e_u; computing log
+    s_t adds T + 6 roundings, and two of the size of log s_t. Relative to each term, the loss, its logarithms and the
+    two sums add EPS (n + T + 24) plus EPS times the size of each logarithm.
     """
     problem, rows = costs.problem, costs.rows
     logits = -np.einsum("ntd,...d->...nt", rows, points)

@@ -1,6 +1,8 @@
-"""Theorem 6 and its lemmas without their hypothesis that p_R selects α.
+"""Theorem 6 and its lemmas without their hypothesis that the joint path's prompt p_R selects the tokens α.
 
-The paper's hypothesis is about the path, not about the data; the suite's own cases satisfy it by construction.
+The hypothesis is about the path, not about the data; the cases that the suite draws for these statements satisfy it by
+construction. Supports are the inputs with the smallest label margin under the max-margin head v_mm; p_relax is the
+max-margin prompt if the margin 1 is required at supports, and the margin 0 at other inputs.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6; Appendix C.2, Lemmas 12 and 13.
 """
@@ -29,9 +31,9 @@ from theorems.without.joint_path_claims import RADII, follow_joint_path, joint_o
 
 @st.composite
 def one_support(draw: DrawFn) -> Case:
-    """Draw a case where only input 0 is a support of v_mm = (1, 0), and the other token of input 1 is arbitrary.
+    """Draw a case where only input 0 is a support of v_mm = (1, 0), and the second token of input 1 is arbitrary.
 
-    The other token of input 0 is zero, so that Assumption C holds over the supports.
+    The second token of input 0 is zero, so that Assumption C holds over the supports.
     """
     X, Y = np.zeros((2, 2, 2)), np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
     X[0, 0, 0] = 1.0
@@ -42,10 +44,10 @@ def one_support(draw: DrawFn) -> Case:
 
 
 def shorter_elsewhere(case: Case) -> float:
-    """Return the relative decrease of ‖p_relax‖, minus :data:`CLEAR`, if a non-support selects another token.
+    """Return by which share ‖p_relax‖ can decrease if one non-support selects another token, minus :data:`CLEAR`.
 
-    The other token must have label margin to spare. Return −1 if v_mm or p_relax does not exist, the head is not v_mm,
-    or the loss is not the logistic loss.
+    The other token must have more label margin than required. Return −1 if v_mm or p_relax does not exist, the data's
+    head is not v_mm, or the loss is not the logistic loss. (Symbols: see the module.)
     """
     joint = joint_of(case)
     data = case.dataset
@@ -59,7 +61,10 @@ def shorter_elsewhere(case: Case) -> float:
 
 
 def _elsewhere(joint: Joint) -> Iterator[MaxMargin]:
-    """Yield p_relax of every choice that replaces α at one non-support by a token with label margin to spare."""
+    """Yield p_relax for every choice of tokens that replaces α at one non-support.
+
+    The replacing token has more label margin than required.
+    """
     for i, t in np.argwhere(joint.others & ~joint.svm.support[:, None]):
         if joint.tokens[i, t] @ joint.svm.v > 1:
             alpha = joint.alpha.copy()
@@ -70,7 +75,10 @@ def _elsewhere(joint: Joint) -> Iterator[MaxMargin]:
 
 
 def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
-    """Return (v_r, p_R) for r = e^{RΘ/2}, and the direction of p_relax; None if v_mm or p_relax does not exist."""
+    """Return (v_r, p_R) for r = e^{RΘ/2} and the direction of p_relax; None if v_mm or p_relax does not exist.
+
+    Θ is 1/‖p_relax‖; other symbols: see the module.
+    """
     joint = joint_of(case)
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None:
@@ -81,7 +89,7 @@ def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
 
 
 def quadrant_claim(pairs: list[Pair]) -> Claim:
-    """Claim (k_iα − k_it)·p_R ≥ 0 for all i and t at every radius, in units of ‖p_R‖ times the size of the keys."""
+    """Claim (k_iα − k_it)·p_R ≥ 0 for all i and t, at one of the radii R at least, in units of ‖p_R‖ and the keys."""
     least = max(pair.lowest_margin / (pair.R * float(np.abs(pair.joint.rows).max())) for pair in pairs)
     margins = ", ".join(f"{pair.lowest_margin:.6g}" for pair in pairs)
     radii = ", ".join(f"{pair.R:.6g}" for pair in pairs)

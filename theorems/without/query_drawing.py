@@ -22,7 +22,7 @@ def plain_query_cases(
     e: tuple[int, int] = (1, 2),
     losses: tuple[str, ...] = ("correlation", "logistic"),
 ) -> Case:
-    """Draw tokens (of d entries), queries (of e entries), labels, head and start of small integers; assume nothing."""
+    """Draw tokens (of d entries), queries (of e), labels, head and start of small integers, without any assumption."""
     inputs, T, width, query_size = (draw(st.integers(*ends)) for ends in (n, tokens, d, e))
     X, queries = draw(integers((inputs, T, width), -2, 2)), draw(integers((inputs, query_size), -2, 2))
     Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=inputs, max_size=inputs)))

@@ -1,5 +1,7 @@
 """Risks at large norm R along a ray, compared in logarithms: claims "for all R > R0" are checked at R up to 10⁶.
 
+Notation: L_α is the risk if every input selects its token α_i, L_opt if every input selects its best token.
+
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemmas 8 and 9.
 """
 
@@ -23,11 +25,12 @@ from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.slopes import RADII, Pair, lasting
 
 Risk = Callable[[Float64[np.ndarray, "m d"]], Excess]
-"""Function that maps points to L − L_α, given by sign and logarithm."""
+"""Function that maps points p, (m, d), to L(p) − L_α, given by sign and logarithm, where L_α is the risk if the tokens
+α are selected."""
 
 
 def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
-    """Return the function p ↦ L(p) − L_opt; its values are signs and logarithms with rounding errors."""
+    """Return the function p ↦ L(p) − L_opt (symbols: see the module), in signs and logarithms, with rounding errors."""
     loss = problem.loss
     if isinstance(loss, IllBehavedLoss) and loss.decreasing:
         return lambda points: decreasing_risk(problem, points)
@@ -36,10 +39,11 @@ def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
 
 
 def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Excess:
-    """Return L(p) − L_opt ≥ 0 for a loss that decreases and whose ℓ' may vanish.
+    """Return L(p) − L_opt ≥ 0 for a loss that decreases and whose derivative ℓ' may vanish.
 
-    Where ℓ' vanishes, |ℓ'| ≤ M1 would give too weak an error bound. Here no terms cancel: all γ_i,opt − γ_it in
-    δ_i = Σ_t s_it (γ_i,opt − γ_it) are ≥ 0, and so are the excesses of the inputs.
+    L_opt is the risk if every input selects its best token. To bound |ℓ'| by its largest value would give too large an
+    error where ℓ' vanishes. Here the excess risk of input i is computed from δ_i = Σ_t s_it (γ_i,opt − γ_it), with the
+    softmax weights s_it. No terms cancel: all terms of δ_i are ≥ 0, and so are the excess risks of the inputs.
     """
     best, n = problem.scores.max(axis=1), problem.n
     log_gaps = np.log(exact(best)[:, None] - problem.scores)
@@ -52,12 +56,12 @@ def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Exc
 
 
 def along(problem: Problem, q: Float64[np.ndarray, "d"], costs: Costs, under_test: Implementation) -> Excess:
-    """Return L(R q̄) − L_α at the radii R of :data:`RADII`, with rounding errors."""
+    """Return L(R q/‖q‖) − L_α, with rounding errors, at the radii R of :data:`RADII`; α are the tokens of ``costs``."""
     return Excess.at(costs, RADII[:, None] * (q / np.linalg.norm(q)), under_test)
 
 
 def costs_of(problem: Problem, q: Float64[np.ndarray, "d"], under_test: Implementation) -> Costs:
-    """Return the costs of all tokens (score gaps times slopes of the loss) relative to the tokens that q selects."""
+    """Return each token's cost (score gap times slope of the loss) relative to the token that q selects."""
     return Costs.of(problem, under_test[direction](problem.keys, q).best(problem.scores))
 
 
@@ -74,9 +78,10 @@ def lower_far_out(
 
 
 def below_selection(name: str, problem: Problem, q: Float64[np.ndarray, "d"], under_test: Implementation) -> Claim:
-    """Claim L(R q) < L_α at large R, in units of |L(R q) − L_α|, where α are the tokens that q selects.
+    """Claim L(R q) < L_α at large R, in units of |L(R q) − L_α|, where q selects α.
 
-    The claim is violated if L(R q) > L_α at every radius.
+    L_α is the risk if the tokens α have all weight. The claim is violated if L(R q) > L_α at every radius R of
+    :data:`RADII`.
     """
     excess = along(problem, q, costs_of(problem, q, under_test), under_test)
     nothing = Excess(np.zeros_like(excess.sign), np.full_like(excess.log_size, -np.inf), excess.log_noise)
@@ -86,7 +91,7 @@ def below_selection(name: str, problem: Problem, q: Float64[np.ndarray, "d"], un
 
 
 def everywhere(name: str, larger: Excess, smaller: Excess) -> Claim:
-    """Claim ``larger`` > ``smaller``, in units of the larger size; it is violated if it fails at every radius."""
+    """Claim ``larger`` > ``smaller``, in units of the larger absolute value; violated if it fails at every radius."""
     slack, error = difference(larger, smaller)
     k = int(np.argmax(slack + error))
     detail = f"{_text(larger, k)} > {_text(smaller, k)} fails at R = {RADII[k]:g}, and as clearly at other radii"
@@ -94,12 +99,12 @@ def everywhere(name: str, larger: Excess, smaller: Excess) -> Claim:
 
 
 def difference(larger: Excess, smaller: Excess) -> Pair:
-    """Return larger − smaller and its error bound, in units of the larger of the two sizes (of 1 where both vanish)."""
+    """Return larger − smaller and its error bound, in units of the larger absolute value (of 1 where both vanish)."""
     top = np.maximum(larger.log_size, smaller.log_size)
     unit = np.where(np.isfinite(top), top, 0.0)
     value = larger.sign * np.exp(larger.log_size - unit) - smaller.sign * np.exp(smaller.log_size - unit)
     noise = np.logaddexp(larger.log_noise, smaller.log_noise) - unit
-    # Add the rounding errors of the logarithms.
+    # Add the rounding errors of computing with logarithms.
     return value, np.exp(np.minimum(noise, 700.0)) + 8 * EPS * (1 + np.abs(unit))
 
 

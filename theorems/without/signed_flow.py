@@ -30,7 +30,10 @@ def signed_gradient(
     loss: Loss,
     p: Float64[np.ndarray, "*b d"],
 ) -> ScaledGradient:
-    """Return ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i as log scale and direction, with ∇u_i from the correlation loss ℓ(u) = −u."""
+    """Return ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i, u_i the output of input i, as the logarithm of a scale and a vector.
+
+    ∇u_i is minus the gradient for the correlation loss ℓ(u) = −u.
+    """
     if not isinstance(loss, IllBehavedLoss):
         return scaled_gradient(keys, scores, loss, p)
     n = len(keys)
@@ -51,18 +54,19 @@ def signed_gradient(
 
 
 NEAR = 0.25
-"""Radius of the sphere around a stationary point on which flows must lead inwards, in units of 1/(size of the keys)."""
+"""Distance from a stationary point of the points at which the flow is checked to lead back, in units of 1/(size of the
+keys)."""
 ANGLES = 16
-"""Number of points that are checked on this sphere if d = 2."""
+"""Number of points around a stationary point at which the flow is checked if d = 2."""
 
 
 def flow_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim ‖p(t)‖ → ∞ along the gradient flow from the case's start."""
+    """Yield the claim that ‖p(t)‖ → ∞ along the gradient flow p(t) from the case's start."""
     yield norm_of_flow(case.problem, start_of(case))
 
 
 def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:
-    """Claim ‖p(t)‖ → ∞ along the gradient flow, for any loss; a finite point that flows cannot leave refutes the claim.
+    """Claim ‖p(t)‖ → ∞ along the gradient flow, for any loss; a finite point that the flow cannot leave refutes it.
 
     A point at which the gradient vanishes only by rounding, because a softmax saturates, leaves the claim undecided.
     """
@@ -77,9 +81,10 @@ def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:
 
 
 def traps(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
-    """Check that ⟨∇L(x), x − p⟩ > 0, by more than rounding, at all checked points x around p.
+    """Check that the flow leads back to p: ⟨∇L(x), x − p⟩ > 0, by more than rounding, at certain points x around p.
 
-    The points lie on both sides of p for d = 1, on a circle for d = 2, and along the axes for d > 2.
+    The points x lie on both sides of p for d = 1, on a circle around p for d = 2, and along the axes through p for d >
+    2.
     """
     if problem.d == 1:
         around = np.array([[1.0], [-1.0]])

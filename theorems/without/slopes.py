@@ -1,6 +1,7 @@
 """The gradient ∇L with rounding errors, also for losses that increase, and the descent of L along a direction.
 
-The evaluation that statements use (:mod:`theorems.rounding.attention_at`) relies on ℓ' < 0; here ℓ' may have any sign.
+The evaluation that statements use (:mod:`theorems.rounding.attention_at`) relies on ℓ' < 0; here the loss's derivative
+ℓ' may have any sign.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemmas 4–7.
 """
@@ -18,15 +19,16 @@ from theorems.core.claim import Claim, Form
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
 RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
-"""Norms along a ray, in units of 1/(size of the keys)."""
+"""Norms R of the points on a ray at which claims are checked, in units of 1/(size of the keys)."""
 Pair = tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]
-"""Numbers and the bounds of their errors."""
+"""Pair of numbers, (b,), and the bounds of their errors, (b,)."""
 
 
 def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Bounded]:
-    """Return a log scale, (b,), and ∇L e^{−log scale}, (b, d).
+    """Return, at each point, the logarithm c of a scale, (b,), and ∇L e^{−c}, the gradient over the scale, (b, d).
 
-    For an ill-behaved loss ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i, where ∇u_i is minus the gradient of the correlation loss −u.
+    For an ill-behaved loss ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i, with u_i the output of input i; ∇u_i is minus the gradient for
+    the correlation loss −u.
     """
     loss = problem.loss
     if not isinstance(loss, IllBehavedLoss):
@@ -52,9 +54,10 @@ def descent(problem: Problem, points: Float64[np.ndarray, "b d"], q: Numbers) ->
 
 
 def lasting(name: str, form: Form, slack: Bounded | Pair, why: str, detail: str) -> Claim:
-    """Claim that a property holds for all p of large enough norm, or for some p, from its slack at several points.
+    """Claim that an inequality holds for all p of large enough norm, or for some p, given its slack at several p.
 
-    The claim has the slack of the point that supports it most, so that it is violated only if it fails at all points.
+    The claim's slack is that of the point with the largest slack + error, so that the claim is violated only if the
+    inequality fails at all points.
     """
     value, error = (slack.value, slack.error) if isinstance(slack, Bounded) else slack
     best = int(np.argmax(np.where(np.isnan(value + error), np.inf, value + error)))

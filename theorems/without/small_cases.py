@@ -15,14 +15,14 @@ from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 
 SIZES = st.sampled_from((1.0, 1.0, 2.0, 0.5))
-"""Factors by which small integers are multiplied."""
+"""Factors by which vectors of small integers are multiplied."""
 
 
 def small_vectors(d: int, *, zero: bool = False) -> SearchStrategy[Float64[np.ndarray, "d"]]:
     """Return a strategy for vectors of small integers, sometimes multiplied by 2 or ½.
 
     Args:
-        d: dimension.
+        d: the dimension of the vectors.
         zero: whether the strategy may draw the zero vector.
     """
     entries = st.lists(st.integers(-3, 3), min_size=d, max_size=d).map(lambda x: np.array(x, dtype=np.float64))
@@ -64,7 +64,7 @@ def plain_cases(
 
 @st.composite
 def flat_cases(draw: DrawFn) -> Case:
-    """Draw two separable inputs with d = 2 and the loss ℓ(u) = −u³; input 0 has the best score 0, where ℓ' = 0."""
+    """Draw two separable inputs with d = 2 and loss −u³; input 0 has the best score 0, where the derivative is 0."""
     assumed = ("separable", "strict-optimum")
     case = draw(cases(assumptions=assumed, n=2, tokens=2, d=2, losses=("cubic",), plain=True))
     problem = case.problem
@@ -77,7 +77,8 @@ def flat_cases(draw: DrawFn) -> Case:
 def flat_pairs(draw: DrawFn) -> Case:
     """Draw a case like :func:`flat_cases`, with prompts q and q_other that select its best tokens with margins 1 to 4.
 
-    The rows k_iα − k_it form an integer matrix of determinant ±1, so that the prompts are integer, too.
+    The differences between the best key and the other key, one for each input, form an integer matrix of determinant
+    ±1, so that the prompts are integer, too.
     """
     case = draw(flat_cases())
     rows = np.array(draw(st.sampled_from(UNIMODULAR)), dtype=np.float64)
@@ -92,4 +93,4 @@ def flat_pairs(draw: DrawFn) -> Case:
 
 
 UNIMODULAR = (((1, 0), (0, 1)), ((1, 1), (0, 1)), ((1, 0), (1, 1)), ((0, 1), (1, 0)), ((1, 0), (0, -1)))
-"""Integer matrices whose inverse is integer."""
+"""Integer matrices whose inverse is an integer matrix."""

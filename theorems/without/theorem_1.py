@@ -20,7 +20,10 @@ from theorems.without.weakening import Weakening
 
 
 def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim that p̄(R)/R is near p̄_mm(α), at R up to 10⁶ ‖p_mm‖."""
+    """Yield the claim that p̄(R)/R is near p̄_mm(α) for R up to 10⁶ ‖p_mm‖.
+
+    p̄(R) is the prompt of lowest risk with norm at most R.
+    """
     problem = case.problem
     svm = under_test[max_margin](problem.keys, case.chosen_tokens)
     if not isinstance(svm, Infeasible):

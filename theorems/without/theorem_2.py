@@ -32,17 +32,17 @@ DIVERGES = Weakening("theorem-2", flow_diverges, "from every p(0), ‖p(t)‖ �
 
 
 def turns_to_optimal_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims that the flow from the case's start converges in direction to p̄_mm of the optimal tokens."""
+    """Yield the claims that the flow from the case's start tends in direction to p̄_mm of the optimal tokens."""
     yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
 
 
 def _anywhere(*assumptions: str, **sizes: tuple[int, int]) -> SearchStrategy[Case]:
-    """Return a strategy for small cases that satisfy ``assumptions``, of the given sizes and with a start."""
+    """Return a strategy for small cases that satisfy ``assumptions``, have the given sizes, and start anywhere."""
     return cases(assumptions=assumptions, start="anywhere", plain=True, **sizes)  # type: ignore[arg-type]
 
 
 def _wrong_turn(case: Case) -> float:
-    """Return the distance by which a short walk of normalized descent ends on the wrong side of an optimal token."""
+    """Return how far, beyond :data:`CLEAR`, a short normalized descent ends on the wrong side of an optimal token."""
     return -walk(case).smallest_margin(case.problem.optimal) / case.problem.key_scale - CLEAR
 
 
@@ -68,13 +68,15 @@ unequal_scores = Weakening(
 
 
 RESTING = 1e-6
-"""Size of the gradient, in units of its largest term and of the keys, below which a start counts as stationary."""
+"""Norm of ∇L, relative to the largest term of ∇L and to the size of the keys, below which a start counts as
+stationary."""
 
 
 def _comes_back(case: Case) -> float:
-    """Return WALK/8 minus the distance from a walk's start to its end, in units of 1/key_scale.
+    """Return by how much less than WALK/8 a run of WALK normalized steps of length ½ moves from its start.
 
-    For a stationary start, return −1.
+    Return −1 for a stationary start. Lengths are in units of 1/(size of the keys). The result is positive if the run
+    turned back.
     """
     problem, size = case.problem, case.problem.key_scale
     start = start_of(case)
@@ -96,7 +98,8 @@ not_separable = DIVERGES.without(
 
 
 LARGE = (2.0, 16.0, 256.0, 2.0**20)
-"""Lower bounds of η·L_p for large steps; η is the least power of two that satisfies the bound."""
+"""Lower bounds of η L_p for large step sizes η (L_p: the risk's smoothness constant); η is the least power of two that
+satisfies the bound."""
 
 
 @st.composite
@@ -107,7 +110,10 @@ def _large_steps(draw: DrawFn) -> Case:
 
 
 def _distance_after_a_walk(case: Case) -> float:
-    """Return the distance by which large steps, followed by a walk of comparable length, end on the wrong side."""
+    """Return how far, beyond :data:`CLEAR`, large steps end on the wrong side of an optimal token.
+
+    The large steps are followed by normalized steps of lengths comparable with ‖p‖.
+    """
     problem, log_step = case.problem, math.log(float(case.arrays["eta"]))
     p = gradient_descent(problem, start_of(case), steps=16, log_step=log_step, record_every=16).final
     for share in (0.25, 1.0, 4.0):
@@ -127,18 +133,22 @@ def _distance_after_a_walk(case: Case) -> float:
 def large_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Drop η ≤ 1/L_p, which is superfluous: the theorem holds for every constant η > 0.
 
-    Norm: w = ⟨p, p_mm⟩ increases at every p (Lemma 4) and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)) for some D. If w were
-    bounded, p(t) would converge to a point at which w still increases, a contradiction. So ‖p(t)‖ ≥ Θ w(t) → ∞.
-    Direction, n = 1: in the bound of theorem-2 the step size enters only through Σ ‖Δ‖²/(2(‖p‖ + λ)), Δ = p(t+1) −
-    p(t). Steps are bounded, ‖Δ‖ ≤ η max‖∇L‖, so the sum is at most a constant times Σ (w(t+1) − w(t))/w(t) = O(log
-    w(t)) = o(‖p(t)‖), and the cosine still tends to one.
+    L_p is the smoothness constant of the risk.
+
+    Norm: w(t) = ⟨p(t), p_mm⟩ increases at every p (Lemma 4) and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)) for some constant
+    D. If w were bounded, p(t) would converge to a point at which w still increases, a contradiction. So ‖p(t)‖ ≥ Θ w(t)
+    → ∞, where Θ = 1/‖p_mm‖.
+
+    Direction, n = 1: in the bound of theorem-2 the step size enters only through Σ ‖Δ‖²/(2(‖p‖ + λ)), where Δ = p(t+1)
+    − p(t) and λ = ‖p_mm‖ log(T−1). Steps are bounded, ‖Δ‖ ≤ η max‖∇L‖, so the sum is at most a constant times Σ (w(t+1)
+    − w(t))/w(t) = O(log w(t)) = o(‖p(t)‖), and the cosine still tends to one.
     """
     yield from claims_after_large_steps(case, under_test, case.problem.optimal)
 
 
 @st.composite
 def too_good_scores(draw: DrawFn) -> Case:
-    """Draw one input under ℓ(u) = (1 − u)²/2 whose best score is above 1 and whose other scores are below 1."""
+    """Draw one input with loss (1 − u)²/2; its best score is above 1 (where the loss increases), others below 1."""
     case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=2, d=(1, 2), plain=True))
     problem, low = case.problem, float(draw(st.integers(-2, 0)))
     best = np.arange(problem.T) == problem.optimal[:, None]
@@ -148,7 +158,7 @@ def too_good_scores(draw: DrawFn) -> Case:
 
 
 def _turns_back(case: Case) -> float:
-    """Return the size of the gradient's direction at p(0) minus :data:`RESTING`; positive if p(0) is not stationary."""
+    """Return the norm of ∇L at the start, as :data:`RESTING` measures it, minus RESTING: positive unless stationary."""
     pull = signed_gradient(case.problem.keys, case.problem.scores, case.problem.loss, start_of(case)).direction
     return float(np.linalg.norm(pull)) / case.problem.key_scale - RESTING
 

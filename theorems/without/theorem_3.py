@@ -33,7 +33,11 @@ from theorems.without.weakening import Weakening, weaken
 
 
 def wrong_end(case: Case) -> float:
-    """Return the distance by which a short walk of normalized descent ends on the wrong side of a chosen token."""
+    """Return how far, beyond :data:`CLEAR`, a short run of normalized descent ends on the wrong side of a chosen token.
+
+    The distance is minus the smallest margin of the chosen tokens, per unit of ‖p‖ and in units of the keys; if the
+    result is positive, another token is preferred.
+    """
     return -walk(case).smallest_margin(case.chosen_tokens) / case.problem.key_scale - CLEAR
 
 
@@ -41,7 +45,7 @@ def wrong_end(case: Case) -> float:
 def on_the_ray(
     draw: DrawFn, base: SearchStrategy[Case], *, distances: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
 ) -> Case:
-    """Draw a case with a separable α and a start c p_mm(α), up to rounding, where c is one of ``distances``."""
+    """Draw a case with separable chosen tokens α and the start c p_mm(α), up to rounding, with c in ``distances``."""
     case = draw(base)
     solution = max_margin(case.problem.keys, case.chosen_tokens)
     assume(isinstance(solution, MaxMargin))
@@ -52,7 +56,7 @@ def on_the_ray(
 
 
 def distance_in_a_cone(case: Case) -> float:
-    """Return the value of :func:`wrong_end` if the cone is proper (:func:`proper_cone`), and −1 otherwise."""
+    """Return the value of :func:`wrong_end` if the case's cone is proper (:func:`proper_cone`), and −1 otherwise."""
     return wrong_end(case) if proper_cone(case) > 0 else -1.0
 
 
@@ -68,7 +72,7 @@ not_locally_optimal = Weakening(
 
 
 def behind(case: Case) -> Finding:
-    """Check that the start lies in the half-space p·p_mm ≥ 0, the widest cone around p_mm (μ = 1, R = 0)."""
+    """Check that the start p(0) has p(0)·p_mm ≥ 0: it lies in the widest cone around p_mm (width μ = 1, radius 0)."""
     if not np.any(start_of(case)):
         return Finding(None, "p(0) = 0 has no direction")
     widest = {"cone_mu": np.array(1.0), "cone_radius": np.array(0.0)}
@@ -96,7 +100,10 @@ outside_the_cone = Weakening(
 
 @st.composite
 def _large_step_cases(draw: DrawFn) -> Case:
-    """Draw a start in the theorem's cone for η = 1/L_p, and an η whose first step is at least as long as p(0)."""
+    """Draw a start in the cone that the theorem allows for η = 1/L_p, and a large step size η.
+
+    The first step is at least as long as the cone's radius. L_p is the smoothness constant of the risk.
+    """
     keys, scores = np.zeros((2, 2, 2)), np.zeros((2, 2))
     keys[:, 1] = draw(integers((2, 2), -2, 2))
     scores[:, 0] = draw(integers((2,), 1, 2))
@@ -108,7 +115,7 @@ def _large_step_cases(draw: DrawFn) -> Case:
     assume("cone_mu" in case.arrays)
     radius = math.ceil(float(case.arrays["cone_radius"]))
     assume(radius < MOST)
-    # Start at an integer multiple of p_mm.
+    # Start at an integer multiple of p_mm whose norm is at least the cone's radius.
     start = math.ceil(radius / solution.norm) * solution.p
     pull = scaled_gradient(case.problem.keys, case.problem.scores, case.problem.loss, start)
     log_pull = float(pull.log_scale) + math.log(max(float(np.linalg.norm(pull.direction)), 1e-300))
@@ -120,11 +127,14 @@ def _large_step_cases(draw: DrawFn) -> Case:
 
 
 MOST = 200.0
-"""Largest radius R of the cone, so that numbers stay readable."""
+"""Largest radius of a cone that is drawn, so that the numbers of the case stay readable."""
 
 
 def _within_the_cone(case: Case) -> bool:
-    """Check that the case's cone lies within the cone of starts that the theorem allows for η = 1/L_p, C_{μ/4,R}."""
+    """Check that the case's cone lies within the cone of starts that the theorem allows for η = 1/L_p.
+
+    L_p is the smoothness constant of the risk.
+    """
     plain = with_cone(case.replace(arrays=MappingProxyType({}))).arrays
     if "cone_mu" not in plain or "cone_mu" not in case.arrays:
         return False
@@ -133,7 +143,7 @@ def _within_the_cone(case: Case) -> bool:
 
 
 def _distance_after_descent(case: Case) -> float:
-    """Return the distance by which descent with the large step size ends on the wrong side of a chosen token."""
+    """Return how far, beyond :data:`CLEAR`, large steps of descent end on the wrong side of a chosen token."""
     if not _within_the_cone(case):
         return -1.0
     run = descend_until_short_steps(case)
@@ -151,7 +161,8 @@ def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Take a first step much longer than p(0), so that p(1) points along −∇L(p(0)).
 
     This direction favours the token that is nearest to being selected, and need not select the token of another input.
-    μ and R are those of the theorem for η = 1/L_p. (The theorem holds for every η, with an R that grows like log η.)
+    The width μ and the radius R of the cone of starts are those of the theorem for η = 1/L_p, where L_p is the
+    smoothness constant of the risk. (The theorem holds for every η, with an R that grows like log η.)
     """
     if not _within_the_cone(case):
         reason = "cone_mu and cone_radius are not within the theorem's own cone for η = 1/L_p"
@@ -161,7 +172,7 @@ def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @st.composite
 def _too_good(draw: DrawFn) -> Case:
-    """Draw one input with the loss ℓ(u) = (1 − u)²/2, whose best score is above 1 and whose other scores are ≤ 0."""
+    """Draw one input with loss (1 − u)²/2; its best score is above 1 (where the loss increases), others are ≤ 0."""
     case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=(2, 3), d=(1, 2), plain=True))
     problem = case.problem
     best = np.arange(problem.T) == problem.optimal[:, None]
@@ -170,7 +181,7 @@ def _too_good(draw: DrawFn) -> Case:
 
 
 def proper_cone(case: Case) -> float:
-    """Return 1 for a proper cone, with a width 0 < μ ≤ ½ and a radius R > 0, and −1 for others."""
+    """Return 1 if the case's cone is proper, with a width 0 < μ ≤ ½ and a radius R > 0, and −1 otherwise."""
     return 1.0 if 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0 else -1.0
 
 

@@ -1,5 +1,8 @@
 """Theorem 4 without distinct scores or general position, for locally optimal directions, or with a squared loss.
 
+Notation: p̄(R) is the local regularization path: the prompt of least risk in a cone around q with norm at most R. q̄ is
+q/‖q‖, and θ(q) is the directional margin of q.
+
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4; Appendix B.5.2, Theorem 7.
 """
 
@@ -30,11 +33,14 @@ from theorems.without.signed_flow import signed_gradient
 from theorems.without.weakening import Weakening
 
 SHORT, LONG = (8.0, 64.0), (1e2, 1e4, NORM)
-"""Radii of the path, in units of 1/θ(q), θ(q) the directional margin: SHORT for a search, LONG for the conclusion."""
+"""Radii R of the path, in units of :func:`_unit`: SHORT while a hunt searches, LONG to judge the conclusion."""
 
 
 def _ratio(case: Case, radii: tuple[float, ...]) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
-    """Return ‖p̄(R)/R − q̄‖ and ‖p̄(R)‖/R along the local path, at ``radii`` in units of 1/θ(q)."""
+    """Return ‖p̄(R)/R − q̄‖ and ‖p̄(R)‖/R for the local path (symbols: see the module), at the given radii R.
+
+    The radii are in units of :func:`_unit`.
+    """
     problem = case.problem
     at_q = direction(problem.keys, case.arrays["q"])
     unit = _unit(case)
@@ -54,16 +60,20 @@ def _ratio(case: Case, radii: tuple[float, ...]) -> tuple[Float64[np.ndarray, "r
 
 
 def _unit(case: Case) -> float:
-    """Return 1/θ(q), or 1/(size of the keys) if θ(q) is 0 or infinite; but at least the cone's radius R0."""
+    """Return the unit of radii: 1/θ(q), with q's directional margin θ(q), or 1/(size of keys) if θ(q) is 0 or ∞.
+
+    The unit is at least the cone's radius.
+    """
     margin = direction(case.problem.keys, case.arrays["q"]).margin
     unit = 1 / margin if 0 < margin < math.inf else 1 / case.problem.key_scale
     return max(unit, float(case.arrays["cone_radius"]))
 
 
 def _stays_away(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that p̄(R)/R does not tend to q̄.
+    """Claim that the local path's direction p̄(R)/R (symbols: see the module) does not tend to q̄ as R grows.
 
-    At ρ = R/unit = 10⁶ the distance from q̄ must exceed ρ^{−1/2}, or must not have halved since the smallest radius.
+    At the largest radius, R = ρ units with ρ = 10⁶, the distance from q̄ must exceed ρ^{−1/2}, or must not have halved
+    since the smallest radius.
     """
     apart, share = _ratio(case, LONG)
     rho = LONG[-1]
@@ -83,7 +93,10 @@ def _stays_away(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _towards_q(case: Case) -> float:
-    """Return 1 − ρ^{1/2}‖p̄(R)/R − q̄‖ at the end of a short path: positive if the path comes close to q̄."""
+    """Return 1 − ρ^{1/2}‖p̄(R)/R − q̄‖ at the end of a short path, R = ρ units: positive if the path is close to q̄.
+
+    Return −1 unless the cone around q has a width μ in (0, ½] and a radius of at least ½/(size of the keys).
+    """
     if not (
         0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) >= 0.5 / case.problem.key_scale
     ):
@@ -98,8 +111,8 @@ def _directed_cases(
 ) -> Case:
     """Draw a case from ``base`` and add a direction q of small integers and a wide cone around q.
 
-    If ``distinct``, new scores from 0 to 4 are drawn that are distinct within each input. ``loss``, if given, replaces
-    the loss of the case.
+    If ``distinct`` is true, new scores from 0 to 4 are drawn, distinct within each input. If ``loss`` is given, it
+    replaces the loss of the case.
     """
     case = draw(base)
     problem = case.problem

@@ -1,5 +1,7 @@
 """Theorem 5 without Assumption C or separation.
 
+Notation: as in :mod:`theorems.without.joint_path_claims`.
+
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.1, Theorem 5, Assumption C, Figure 3(b).
 """
 
@@ -30,18 +32,18 @@ from theorems.without.mixed_features import head_is_max_margin, mixed_margins
 from theorems.without.weakening import Weakening, weaken
 
 CLEAR = 0.05
-"""Least distance between the limit that is claimed and the expected limit for which a hunt runs the conclusion."""
+"""Smallest distance between the claimed limit and the limit expected instead for which a hunt checks the claims."""
 
 
 def not_followed(why: str) -> Undecided:
-    """Return the exception to raise if the path was not followed, with the reason ``why``."""
+    """Return the exception for a case on whose joint path nothing can be claimed, with the reason ``why``."""
     return Undecided("prompt-is-max-margin", why, Form.LIMIT)
 
 
 def readable(case: Case, joint: Joint) -> bool:
-    """Check that a case has readable data, and that no other selection has as large a label margin as α.
+    """Check that a case has readable data, and that no other selection of tokens has as large a label margin as α.
 
-    Readable data have the logistic loss and the head v_mm, whose entries are multiples of ¼.
+    Readable data have the logistic loss and the max-margin head v_mm, with entries that are multiples of ¼.
     """
     data = case.dataset
     assert data is not None
@@ -51,7 +53,7 @@ def readable(case: Case, joint: Joint) -> bool:
 
 
 def _relaxes(case: Case) -> float:
-    """Return the distance of p̄_relax from p̄_mm minus :data:`CLEAR`; −1 for cases that are not readable."""
+    """Return the distance of p̄_relax from p̄_mm, both unit vectors, minus :data:`CLEAR`; −1 for unreadable cases."""
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
         return -1.0
@@ -70,10 +72,10 @@ def _relaxes(case: Case) -> float:
     violation=_relaxes,
 )
 def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let an input's label margin exceed Γ: it can mix tokens a little without lowering the smallest label margin.
+    """Let an input's label margin exceed Γ, the smallest one: it can mix tokens a little without lowering Γ.
 
-    So Assumption C fails, and the prompt need not select this input's token by the full margin: the path converges in
-    direction to p_relax of Theorem 6. This is Figure 3(b).
+    So Assumption C fails, and the prompt need not select this input's token by the full margin: the joint path's prompt
+    converges in direction to p_relax of Theorem 6. This is Figure 3(b).
     """
     joint = joint_of(case)
     separator = None if joint is None else separator_of(joint)
@@ -87,7 +89,11 @@ def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def cannot_select(case: Case) -> float:
-    """Return a lower bound of the distance of v_r/r from v̄_mm if no prompt selects α, minus :data:`CLEAR`."""
+    """Return a lower bound of the distance of v_r/r from v̄_mm if no prompt selects α, minus :data:`CLEAR`.
+
+    v_r is the head of the joint path, and v̄_mm the max-margin direction. Return −1 if there is no bound or the case is
+    not readable.
+    """
     joint = joint_of(case)
     if joint is None or not readable(case, joint) or not np.any(joint.rows):
         return -1.0

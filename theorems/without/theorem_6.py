@@ -1,5 +1,7 @@
 """Theorem 6 without Assumption C over the supports, separation, the schedule of radii, or selection.
 
+Notation: as in :mod:`theorems.without.joint_path_claims`.
+
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6;
 :mod:`theorems.token_selection.joint_paths.joint_constants`.
 """
@@ -40,10 +42,11 @@ from theorems.without.weakening import Weakening
 
 
 def has_weak_support(case: Case) -> float:
-    """Return the share that supports without a dual of v_mm have in the sum of the duals of p_mm.
+    """Return the share, in the sum of p_mm's dual variables, of supports with dual variable 0 in the head's SVM.
 
-    Return −1 if the case is not readable, p_mm does not exist, some input is no support of v_mm, or every support has a
-    dual.
+    Supports are the inputs with the smallest label margin. Return −1 if the case is not readable (see
+    :func:`~theorems.without.theorem_5.readable`), p_mm does not exist, some input is no support, or every support has a
+    positive dual variable.
     """
     joint = joint_of(case)
     if joint is None or not readable(case, joint) or not joint.svm.support.all() or (joint.svm.duals > 0).all():
@@ -56,7 +59,10 @@ def has_weak_support(case: Case) -> float:
 
 
 def _path(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]]:
-    """Return the path (v_r, p_R) for r = e^{RΘ/2}, and the direction of p_relax, its limit in Theorem 6."""
+    """Return the joint path (v_r, p_R) for r = e^{RΘ/2}, and the direction of p_relax, its limit in Theorem 6.
+
+    Θ is 1/‖p_relax‖.
+    """
     path = path_of(case)
     if path is None:
         raise not_followed("v_mm or p_relax does not exist")
@@ -64,7 +70,11 @@ def _path(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]]:
 
 
 def target_claims(pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Iterator[Claim]:
-    """Yield the claims p_R/R → target and v_r/r → v̄_mm if α is the best selection and the pairs found select α."""
+    """Yield the claims p_R/R → target and v_r/r → v̄_mm if α is the best selection and the pairs select α.
+
+    α is the best selection if no other choice of tokens has as large a label margin. ``pairs`` are the computed heads
+    v_r and prompts p_R; v̄_mm is the max-margin direction of the head.
+    """
     if not selects_best(pairs[-1].joint):
         raise not_followed("another selection has a label margin as large as that of α")
     if not pairs[-1].lowest_margin > 0:
@@ -74,7 +84,7 @@ def target_claims(pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Iterat
 
 
 def weak_support_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims on the limits in Theorem 6 for r = e^{RΘ/2}."""
+    """Yield the claims about the limits of head and prompt in Theorem 6, for the radii r = e^{RΘ/2} of the head."""
     yield from target_claims(*_path(case))
 
 
@@ -101,23 +111,27 @@ not_selectable = Weakening("theorem-6", head_is_max_margin, "v_r/r → v̄_mm as
 
 
 HEAD_RADII, PROMPT_RADII = (1.0, 1e3), (10.0, 1e7)
-"""Radii r of the head and R of the prompt that are drawn, for which r = o(R)."""
+"""First and last radius r of the head and R of the prompt in a drawn case; r/R decreases, as it does for r = o(R)."""
 GROWN = 999.0
-"""The factor by which the head's radius r must grow, so that a limit as r → ∞ is visible."""
+"""Smallest factor by which the head's radius r must grow, so that a limit as r → ∞ is visible."""
 
 
 @st.composite
 def slow_schedules(draw: DrawFn) -> Case:
-    """Draw joint problems with a schedule of radii r = o(R), up to RΘ of 10⁶ or more."""
+    """Draw joint problems with radii r = o(R) of head (r) and prompt (R), up to RΘ of 10⁶ or more.
+
+    Θ is the prompt's margin.
+    """
     case = draw(plain_joint_cases(n=(2, 3), d=2))
     radii = {"head_radii": np.array(HEAD_RADII), "prompt_radii": np.array(PROMPT_RADII)}
     return case.replace(arrays=MappingProxyType(radii))
 
 
 def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | None:
-    """Return the function R ↦ log r that interpolates the case's radii linearly in logarithms, and the prompt's radii.
+    """Return a function from the prompt's radius R to log r, r the head's radius, and the case's prompt radii.
 
-    Return None unless r and R increase and r/R decreases.
+    The function interpolates the case's radii linearly in logarithms. Return None unless r and R increase and r/R
+    decreases.
     """
     radii = schedule_of(case)
     if radii is None or radii[0].shape != radii[1].shape or radii[1].size < 2 or not (radii[1] > 0).all():
@@ -135,9 +149,11 @@ def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | Non
 
 
 def relaxes_too_early(case: Case) -> float:
-    """Return the distance of p̄_relax from p̄_mm minus :data:`CLEAR`; −1 if radii do not grow enough to show a limit.
+    """Return the distance between the directions of p_relax and p_mm minus :data:`CLEAR`.
 
-    The head's radius must grow a thousandfold, the prompt's radius to RΘ = 10⁶.
+    Return −1 if the radii are too small to show a limit. The head's radius must grow a thousandfold, the prompt's
+    radius R to RΘ = 10⁶, where Θ = 1/‖p_relax‖. Also return −1 if the case is not readable, or p_mm or p_relax does not
+    exist.
     """
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
@@ -152,7 +168,7 @@ def relaxes_too_early(case: Case) -> float:
 
 
 def schedule_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims on the limits in Theorem 6 for the case's own schedule of radii."""
+    """Yield the claims about the limits of head and prompt in Theorem 6, for the case's own radii."""
     joint, schedule_and_radii = joint_of(case), slow_schedule(case)
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None or schedule_and_radii is None:
@@ -174,7 +190,7 @@ head_too_slow = Weakening("theorem-6", schedule_claims, "p_R/R → p_relax/‖p_
 
 
 def unselected_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claims on the limits in Theorem 6, even if p_R does not select α."""
+    """Yield the claims about the limits of head and prompt in Theorem 6, even if the prompt p_R does not select α."""
     pairs, target = _path(case)
     yield prompt_claim("prompt-is-relaxed", pairs, target)
     yield head_claim(pairs)

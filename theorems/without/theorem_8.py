@@ -23,7 +23,11 @@ REFUTED = "dist(p̄(R)/(RΘ), G_mm) → 0 for p̄(R) = argmin_{‖p‖≤R} L(p)
 
 
 def goes_to_the_set(case: Case, risk: Risk, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the claim that p̄(R)/R is near p/‖p‖ for one of the solutions p ∈ G_mm, at R up to 10⁶/Θ."""
+    """Yield the claim that p̄(R)/R is near p/‖p‖ for one of the max-margin solutions p in the theorem's set G_mm.
+
+    p̄(R) is the prompt of lowest risk with norm at most R; R goes up to 10⁶/Θ, where Θ = 1/‖p‖ is the margin of the
+    solutions.
+    """
     problem = case.problem
     sets = under_test[max_margin_sets](problem.keys, optimal_sets(case), under_test[max_margin])
     if isinstance(sets, MaxMarginSets):
@@ -35,16 +39,19 @@ def goes_to_the_set(case: Case, risk: Risk, under_test: Implementation) -> Itera
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ℓ' vanish at a point: it does not suffice that ℓ decreases strictly; ℓ' < 0 is needed.
 
-    If ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, weight q_1 on its other tokens costs only q_1³. So
-    the path gives the other input three times the margin, and does not converge to p_mm. The same data refute Theorem
-    1.
+    If ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, weight q_1 on this input's other tokens costs only
+    q_1³. So the path gives the other input three times the margin, and does not converge to p_mm. The same data refute
+    Theorem 1.
     """
     yield from goes_to_the_set(case, linear_risk(case.problem, under_test), under_test)
 
 
 @weaken("theorem-8", without="mixing-hurts", refutes=REFUTED, cases=headed_cases)
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let ψ be larger at a token outside O_i: selecting this token has a lower risk, and the path selects it."""
+    """Let the head ψ be larger at a token outside O_i, the input's optimal set: the path selects this token.
+
+    Selecting it has a lower risk than selecting a token of O_i.
+    """
     yield from goes_to_the_set(case, lambda points: headed_risk(case, points), under_test)
 
 

@@ -14,9 +14,9 @@ from theorems.without.small_cases import starts
 
 
 def tied_optimum(case: Case) -> Finding:
-    """Decide whether the optimum is strict; answer no only if a tie is the only violation of Assumption B.
+    """Decide whether the optimum is strict; the answer is no only if a tie is the only violation of Assumption B.
 
-    In this case α and another token tie for the highest score, and all other tokens have equal scores, as Assumption B
+    That is, α and another token tie for the highest score, and all other tokens have equal scores, as Assumption B
     requires.
     """
     strict = strict_optimum(case)
@@ -34,12 +34,12 @@ def tied_optimum(case: Case) -> Finding:
 
 @st.composite
 def tied_cases(draw: DrawFn, *, start: bool = False) -> Case:
-    """Draw separable cases of one input with two score values, of which two tokens have the higher one."""
+    """Draw separable cases of one input with two different scores, the higher of which two tokens have."""
     assumed = ("separable", "strict-optimum", "equal-non-optimal-scores")
     case = draw(cases(assumptions=assumed, n=1, tokens=3, d=1, start=starts if start else None, plain=True))
     problem = case.problem
     scores, alpha = problem.scores.copy(), problem.optimal
     twin = (alpha[0] + draw(st.integers(1, problem.T - 1))) % problem.T
     scores[0, twin] = scores[0, alpha[0]]
-    # Keep as α the token that is separable by construction, even if its twin has the smaller index.
+    # Keep as α the token that is separable by construction, even if the token that ties with it has the smaller index.
     return case.replace(problem=type(problem)(problem.keys, scores, problem.loss), alpha=alpha)

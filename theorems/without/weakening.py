@@ -1,8 +1,9 @@
 """Entries for hunts: statements with one assumption left out, which a counterexample can refute.
 
-An entry consists of a strategy for cases in which all other assumptions hold; the paper's conclusion as claims, which
-do not use the assumption left out; and the sentence that a counterexample refutes. Entries with the same conclusion are
-made from one :class:`Weakening`. :mod:`theorems.counterexamples.weakened_statements` collects all entries.
+An entry has three parts: a strategy for cases in which all other assumptions hold; claims that state the paper's
+conclusion without using the assumption left out; and the sentence that a counterexample refutes. Entries with the same
+conclusion are made from one :class:`Weakening`. :mod:`theorems.counterexamples.weakened_statements` collects all
+entries.
 """
 
 from __future__ import annotations
@@ -22,20 +23,22 @@ from theorems.run.registry.lookup import statement_named
 
 @dataclass(frozen=True)
 class Weakened:
-    """A statement without one of its assumptions, with everything that a hunt for counterexamples needs.
+    """Statement without one of its assumptions, with everything that a hunt for counterexamples needs.
 
     Attributes:
         statement: the statement that is weakened.
-        without: id of the assumption that is left out; empty to hunt the statement as it stands.
-        keeps: ids of the assumptions that a counterexample must satisfy, each decided exactly.
-        refutes: the conclusion that a counterexample refutes, in the paper's words.
+        without: the id of the assumption that is left out; empty to hunt for counterexamples to the unchanged
+            statement.
+        keeps: the ids of the assumptions that a counterexample must satisfy; each is decided exactly.
+        refutes: the conclusion that a counterexample refutes, in the paper's words and symbols.
         why: the mechanism by which the conclusion fails, or the reason why there is no counterexample.
         cases: function that returns a strategy for cases in which ``keeps`` hold, preferably of small readable numbers.
-        conclusion: function that yields claims; a claim that is falsified far beyond its tolerance is the violation.
-        fails: predicate of the assumption left out; for a counterexample its result must have ``holds`` equal to
-            ``False``.
-        violation: function that returns a cheap number, positive where the conclusion seems to fail; it guides the
-            search and saves most of the work. If ``None``, the conclusion itself is run on every case.
+        conclusion: function of a case and the implementation under test that yields claims; a case on which a claim is
+            falsified far beyond its tolerance is a counterexample.
+        fails: predicate of the assumption left out; on a counterexample it must return a finding whose ``holds`` is
+            False.
+        violation: function of a case that quickly returns a number, positive if the conclusion seems to fail; it guides
+            the search and saves most of the work. If None, the conclusion itself is run on every case.
     """
 
     statement: Statement
@@ -50,17 +53,17 @@ class Weakened:
 
     @property
     def title(self) -> str:
-        """Title for output, e.g. ``theorem-2 without single-input``."""
+        """Title for output, such as ``theorem-2 without single-input``."""
         return f"{self.statement.id} without {self.without}" if self.without else self.statement.id
 
     @property
     def name(self) -> str:
-        """Name for files, e.g. ``theorem-2-without-single-input``."""
+        """Name for files, such as ``theorem-2-without-single-input``."""
         bare = self.statement.id.rpartition(":")[2]
         return f"{bare}-without-{self.without}" if self.without else bare
 
     def of(self, id: str, why: str, *, refutes: str) -> Weakened:
-        """Return an entry for the statement ``id`` with the same cases, which refute the conclusion ``refutes``."""
+        """Return an entry for the statement ``id``: this entry's cases are to refute the conclusion ``refutes``."""
         return Weakening(id, self.conclusion, refutes).without(
             self.without, why, cases=self.cases, fails=self.fails, violation=self.violation
         )
@@ -68,12 +71,13 @@ class Weakened:
 
 @dataclass(frozen=True)
 class Weakening:
-    """A conclusion that can be stated without some of the assumptions of a statement.
+    """Conclusion of a statement that can be stated without some of the statement's assumptions.
 
     Attributes:
-        id: id of the statement.
-        conclusion: function that yields claims; a claim that is falsified far beyond its tolerance is the violation.
-        refutes: the conclusion in the paper's words.
+        id: the id of the statement.
+        conclusion: function of a case and the implementation under test that yields claims; a case on which a claim is
+            falsified far beyond its tolerance is a counterexample.
+        refutes: the conclusion in the paper's words and symbols.
     """
 
     id: str
@@ -100,18 +104,18 @@ class Weakening:
         fails: Callable[[Any], Finding] | None = None,
         violation: Callable[[Any], float] | None = None,
     ) -> Weakened:
-        """Return the statement without an assumption; see :class:`Weakened`.
+        """Return the statement without the assumption ``assumption``, as an entry for hunts; see :class:`Weakened`.
 
         Args:
-            assumption: id of the assumption that is left out.
+            assumption: the id of the assumption that is left out.
             why: the mechanism by which the conclusion fails.
-            cases: strategy for cases in which ``keeps`` hold, or a function that makes one.
-            keeps: ids of the assumptions to keep; by default the statement's other assumptions.
-            fails: predicate of the assumption left out; by default the statement's own predicate.
-            violation: a cheap number, positive where the conclusion seems to fail.
+            cases: a strategy for cases in which ``keeps`` hold, or a function that returns one.
+            keeps: the ids of the assumptions to keep; by default the statement's other assumptions.
+            fails: the predicate of the assumption left out; by default the statement's own predicate.
+            violation: a function of a case that quickly returns a number, positive if the conclusion seems to fail.
 
         Raises:
-            InvalidInput: for an unknown id.
+            InvalidInput: an id is unknown.
         """
         statement = statement_named(self.id)
         return Weakened(
@@ -137,13 +141,13 @@ def weaken(
     fails: Callable[[Any], Finding] | None = None,
     violation: Callable[[Any], float] | None = None,
 ) -> Callable[[Conclusion], Weakened]:
-    """Return a decorator that makes a conclusion an entry: the statement ``id`` without one assumption.
+    """Return a decorator that makes a conclusion an entry for hunts: statement ``id`` without assumption ``without``.
 
-    The docstring of the conclusion is the entry's ``why``; for the other arguments see :class:`Weakening`.
+    The docstring of the conclusion becomes the entry's ``why``; for the other arguments see :meth:`Weakening.without`.
 
     Raises:
         ValueError: the conclusion has no docstring.
-        InvalidInput: for an unknown id.
+        InvalidInput: an id is unknown.
     """
 
     def decorate(conclusion: Conclusion) -> Weakened:
