@@ -1,8 +1,8 @@
 """Benchmarks of the update rules of ``theorems bench``, in seconds per run; the command itself counts iterations.
 
-The benchmarks use the paper's data of Figures 1 and 4, with the rules, starts, limits and levels of ``theorems bench``.
-A level of 1 − cos that a rule does not reach within ``CAP`` steps is printed as "-". Run with ``pytest
-benchmarks --benchmark-only``.
+The benchmarks use the paper's data of Figures 1 and 4, and the same rules, starts, limits and levels of 1 − cos (of the
+angle between p and its limit) as ``theorems bench``. A level that a rule does not reach within ``CAP`` steps is printed
+as "-". Run with ``pytest benchmarks --benchmark-only``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.command.benchmark import DATA
 
 CAP = 20_000
-"""The number of steps of a run; twice as many steps of gradient descent would raise ‖p‖ only by about ‖p_mm‖ log 2."""
+"""Number of steps of a run; twice as many steps of gradient descent would increase ‖p‖ only by about ‖p_mm‖ log 2."""
 
 
 def figure(name: str) -> tuple[Problem, np.ndarray, Limit]:
-    """Return the data of a figure, a start from which p must change direction, and the limit of the flow from there."""
+    """Return a figure's data, a start from which p must change direction, and the flow's limit from this start."""
     case = dataset_named(name)
     start = start_of(name, case)
     limit = limit_of(case.problem, start)
@@ -38,7 +38,10 @@ def figure(name: str) -> tuple[Problem, np.ndarray, Limit]:
 @pytest.mark.parametrize("rule", DEFAULT)
 @pytest.mark.parametrize("name", DATA)
 def test_descent(benchmark: BenchmarkFixture, name: str, rule: str) -> None:
-    """Time a rule on the data of a figure, and count its iterations to each level of 1 − cos."""
+    """Time an update rule on a figure's data, and count its iterations to each level of 1 − cos.
+
+    The angle is that between p and its limit.
+    """
     problem, start, limit = figure(name)
     benchmark.group = name
     chosen = rule_named(rule)
@@ -51,7 +54,7 @@ def test_descent(benchmark: BenchmarkFixture, name: str, rule: str) -> None:
 
 @pytest.mark.parametrize("starts", [1, 10, 100, 1000])
 def test_batched_normalized_descent(benchmark: BenchmarkFixture, starts: int) -> None:
-    """Time 100 steps from many starts at (n, T, d) = (4, 6, 10), the size of the paper's random trials."""
+    """Time 100 normalized steps from many starts at (n, T, d) = (4, 6, 10), the size of the paper's random trials."""
     rng = np.random.default_rng(0)
     problem = Problem(rng.normal(size=(4, 6, 10)), rng.normal(size=(4, 6)))
     points = rng.normal(size=(starts, 10))
@@ -61,7 +64,7 @@ def test_batched_normalized_descent(benchmark: BenchmarkFixture, starts: int) ->
 
 @pytest.mark.parametrize("name", DATA)
 def test_flow(benchmark: BenchmarkFixture, name: str) -> None:
-    """Time the computation of a gradient flow up to ‖p‖ = 10⁶/Θ (Θ: margin), which it reaches at time t = e^{10⁶}."""
+    """Time the computation of a gradient flow up to ‖p‖ = 10⁶/Θ (Θ: margin), which it reaches at t = e^{10⁶}."""
     problem, start, limit = figure(name)
     flow = benchmark(gradient_flow, problem, start, norm=1e6 / limit.svm.margin)
     svm = limit.svm
@@ -72,7 +75,7 @@ def test_flow(benchmark: BenchmarkFixture, name: str) -> None:
 
 @pytest.mark.parametrize("name", DATA)
 def test_regularization_path(benchmark: BenchmarkFixture, name: str) -> None:
-    """Time a regularization path of seven radii R, up to RΘ = 10⁶, where Θ is the margin."""
+    """Time the computation of a regularization path at seven radii R, up to RΘ = 10⁶, where Θ is the margin."""
     problem, _, _ = figure(name)
     svm = max_margin(problem.keys, problem.optimal)
     assert isinstance(svm, MaxMargin)

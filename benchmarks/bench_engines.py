@@ -33,7 +33,7 @@ def seconds_of(folder: Path, *options: str) -> float:
 
 
 def test_dask_against_local(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """Time Dask workers and local processes; the ratio of their median seconds is printed at the end."""
+    """Time ``theorems verify`` on Dask workers and local processes; the ratio of medians is printed at the end."""
     pytest.importorskip("distributed", reason='pip install "max-margin-theorems[dask]"')
     local: list[float] = []
     dask: list[float] = []

@@ -1,8 +1,8 @@
 """Benchmarks of ``theorems explore``: seconds from the command to a picture, and from a drag to the new picture.
 
 Run with ``pytest benchmarks/bench_explore.py -o python_files='bench_*.py' --benchmark-only``. Benchmarks in a browser
-are skipped where no browser is installed, and include the browser's own time. The targets are at most 3 s from the
-command to a picture, and 0.3 s from a drag to the exact SVM and the paths at (n, T, d) = (2, 4, 2).
+are skipped where no browser is installed; their time includes the browser's. The targets are at most 3 s from the
+command to the first picture, and 0.3 s from a drag to the exact SVM and the paths at (n, T, d) = (2, 4, 2).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOVED = """() => new Promise(done => {
 
 
 def random_state(n: int, T: int, d: int) -> State:
-    """Return random data of size (n, T, d), whose numbers are multiples of 1/64, with three starts of p."""
+    """Return random data of size (n, T, d), with numbers that are multiples of 1/64, and three starts of p."""
     rng = np.random.default_rng(0)
     problem = Problem(np.round(rng.normal(size=(n, T, d)) * 64) / 64, np.round(rng.normal(size=(n, T)) * 64) / 64)
     return state_of(Case(problem, name=f"random ({n}, {T}, {d})")).with_starts(3)
@@ -42,20 +42,23 @@ def random_state(n: int, T: int, d: int) -> State:
 
 @pytest.mark.parametrize("state", [random_state(2, 4, 2), state_of(dataset_named("digits"))], ids=["2x4x2", "digits"])
 def test_solution_and_paths(benchmark: BenchmarkFixture, state: State) -> None:
-    """Time the computation of a picture: ATT-SVM of each choice of tokens, paths of five rules per start, contours."""
+    """Time the computation of a picture.
+
+    It has ATT-SVM for each choice of tokens, the paths of five rules from each start, and contours of the risk.
+    """
     benchmark(lambda: list(parts_of(state)))
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Open a browser for all benchmarks of the module."""
+    """Open one browser for all benchmarks of this file."""
     with chromium() as chromium_browser:
         yield chromium_browser
 
 
 @needs_browser
 def test_from_a_drag_to_the_picture_in_a_browser(benchmark: BenchmarkFixture, browser: Any) -> None:
-    """Time from the move of a token in the browser until the browser shows the last path."""
+    """Time from the moment a token is moved in the browser until the browser shows the last path."""
     with served("--data", "figure-8") as (address, _):
         page = Seen(browser.new_page()).open(address)
         page.until("all 31 statements tried")
@@ -64,7 +67,7 @@ def test_from_a_drag_to_the_picture_in_a_browser(benchmark: BenchmarkFixture, br
 
 @needs_browser
 def test_from_the_command_to_the_picture(benchmark: BenchmarkFixture, browser: Any) -> None:
-    """Time the command in a browser that is open already; ending the server is not counted."""
+    """Time from the command until an open browser shows the picture; ending the server is not counted."""
     page = browser.new_page()
     took: list[float] = []
 

@@ -1,6 +1,6 @@
-"""Benchmarks of hot loops: the time of our code divided by the time of the fastest known program for the same work.
+"""Benchmarks of hot loops: the time of our code divided by that of the fastest known program for the same work.
 
-The two programs run alternately. Run with ``make bench``, which installs numba and cvxopt.
+The programs that are compared run alternately. Run with ``make bench``, which installs numba and cvxopt.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRIALS = 1000
 
 
 def compare_seconds(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[], object]) -> list[float]:
-    """Run the programs alternately, and return for each program the seconds of its fastest run."""
+    """Run the functions ``works`` alternately, and return for each of them the seconds of its fastest run."""
     least = [float("inf")] * len(works)
 
     def once() -> None:
@@ -43,13 +43,13 @@ def compare_seconds(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[
 
 
 def trials(count: int, d: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Return the keys and scores of ``count`` of the paper's random trials."""
+    """Return the keys and scores of the first ``count`` random trials of the paper, with tokens in ``d`` dimensions."""
     problems = [random_trial(0, d, k).problem for k in range(count)]
     return np.stack([trial.keys for trial in problems]), np.stack([trial.scores for trial in problems])
 
 
 def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
-    """Compare our time for 1000 steps of 1000 trials at (n, T, d) = (4, 6, 10) with the time of a loop in numba."""
+    """Compare our time for 1000 steps of 1000 trials at (n, T, d) = (4, 6, 10) with that of a loop in numba."""
     numba = pytest.importorskip("benchmarks.comparison_programs", reason="numba, which `make bench` installs")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
@@ -68,7 +68,7 @@ def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
 
 
 def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> None:
-    """Compare the time per trial of 1000 batched steps with a notebook's: PyTorch autograd, SGD, stored path."""
+    """Compare the time per trial of 1000 batched steps with a notebook's loop: PyTorch autograd, SGD, stored path."""
     notebook = pytest.importorskip("benchmarks.notebook_trial", reason="PyTorch, the extra `kernels`")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
@@ -88,7 +88,7 @@ def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> N
 
 
 def test_two_processes_descend_twice_as_much(benchmark: BenchmarkFixture) -> None:
-    """Compare running two batches of trials one after the other with running them in two processes."""
+    """Compare the time to run two batches of trials one after the other with the time in two processes at once."""
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         in_turn, at_once = compare_seconds(
             benchmark, 3, lambda: [_batch(0), _batch(1)], lambda: list(pool.map(_batch, range(2)))
@@ -111,7 +111,7 @@ def _batch(_: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Compare the exact solver with float solvers, which are given the rows k_iα − k_it directly."""
+    """Compare the exact ATT-SVM solver with two float solvers (cvxopt, daqp), which are given the rows k_iα − k_it."""
     cvxopt = pytest.importorskip("cvxopt", reason="cvxopt, which `make bench` installs")
     daqp = pytest.importorskip("daqp")
     cvxopt.solvers.options["show_progress"] = False
@@ -137,9 +137,9 @@ def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape:
 
 
 def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
-    """Compare gradient flows to ‖p‖ = 10⁶, one by one and batched, with a plain LSODA loop to ‖p‖ = 10⁴.
+    """Compare the time per gradient flow to ‖p‖ = 10⁶ with that of a plain LSODA loop to ‖p‖ = 10⁴.
 
-    The data are random trials at (n, T, d) = (4, 6, 10).
+    The flows are computed one by one and batched. The data are random trials at (n, T, d) = (4, 6, 10).
     """
     plain = pytest.importorskip("benchmarks.comparison_programs", reason="numba, which `make bench` installs")
     problems = [random_trial(0, 10, k).problem for k in range(TRIALS)]
@@ -189,7 +189,7 @@ def test_theorem_3_on_large_data(benchmark: BenchmarkFixture, shape: tuple[int, 
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
-    """Format the least-squares slope of log seconds over log size, and its standard error."""
+    """Return as text the least-squares slope of log(seconds) as a function of log(size), with its standard error."""
     x, y = np.log(sizes), np.log(seconds)
     x = x - x.mean()
     slope = float(x @ y / (x @ x))
@@ -198,7 +198,10 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
 
 
 def test_scaling_of_descents(benchmark: BenchmarkFixture) -> None:
-    """Measure the time of a normalized step as n, T, d or the batch grows from (n, T, d) = (4, 6, 10), 100 trials."""
+    """Measure the power of n, T, d and the batch size with which the time of a normalized step grows.
+
+    The sizes grow from (n, T, d) = (4, 6, 10) and 100 trials.
+    """
     rng = np.random.default_rng(0)
     loss = random_trial(0, 10, 0).problem.loss
     usual = {"batch": 100, "n": 4, "T": 6, "d": 10}
@@ -223,7 +226,7 @@ def _steps(work: tuple[np.ndarray, np.ndarray, np.ndarray], loss: object) -> flo
 
 
 def test_scaling_of_flows(benchmark: BenchmarkFixture) -> None:
-    """Measure how the time of 100 batched flows grows with the norm ‖p‖ to which they are followed."""
+    """Measure how the time of 100 batched gradient flows grows with the norm ‖p‖ to which they are followed."""
     problems = [random_trial(0, 10, k).problem for k in range(100)]
     starts = np.random.default_rng(0).normal(size=(100, 10))
     norms = (1e2, 1e4, 1e6)
@@ -238,7 +241,7 @@ def test_scaling_of_flows(benchmark: BenchmarkFixture) -> None:
 
 
 def test_memory_of_figure_9(benchmark: BenchmarkFixture) -> None:
-    """Measure the peak memory of 50 trials at d = 100 and n = T = 30; Figure 9 is computed in blocks of this size."""
+    """Measure the peak memory of 50 trials at d = 100 and n = T = 30, the size of Figure 9's batches."""
     rng = np.random.default_rng(0)
     keys, scores = rng.normal(size=(50, 30, 30, 100)), rng.normal(size=(50, 30, 30))
     loss, size = random_trial(0, 10, 0).problem.loss, keys.nbytes

@@ -1,4 +1,4 @@
-"""Benchmarks of ATT-SVM: our solution, certified over the rationals, and an uncertified solve by cvxpy (Clarabel).
+"""Benchmarks of ATT-SVM: our solver, certified over the rationals, and an uncertified solve by cvxpy (Clarabel).
 
 Run with ``pytest benchmarks/bench_max_margin.py``; results are grouped by problem size (n, T, d).
 """
@@ -17,7 +17,7 @@ SHAPES = [(3, 7, 2), (4, 6, 10), (10, 10, 30), (20, 20, 50)]
 
 
 def by_cvxpy(keys: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Build ATT-SVM as a user of cvxpy would, and return cvxpy's solution p."""
+    """Build ATT-SVM for keys and chosen tokens as a user of cvxpy would, and return cvxpy's solution p."""
     n, tokens, d = keys.shape
     rows = (keys[np.arange(n), alpha][:, None] - keys)[np.arange(tokens) != alpha[:, None]]
     p = cvxpy.Variable(d)
@@ -28,7 +28,7 @@ def by_cvxpy(keys: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_certified(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Time the certified solver."""
+    """Time the certified ATT-SVM solver."""
     benchmark.group = f"max-margin {shape}"
     keys, alpha = feasible(*shape)
     assert isinstance(benchmark(max_margin, keys, alpha), MaxMargin)
@@ -36,7 +36,7 @@ def test_certified(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_certified_with_complementarity(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Time the certified solver where every token occurs twice, so that the rows of SVM-neighbours are dependent."""
+    """Time the certified solver on data with every token twice, so that rows of SVM-neighbours are dependent."""
     benchmark.group = f"max-margin {shape}"
     keys, alpha = feasible(*shape)
     n, tokens, d = shape
@@ -53,6 +53,6 @@ def test_certified_with_complementarity(benchmark: BenchmarkFixture, shape: tupl
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_cvxpy(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Time one solve by cvxpy."""
+    """Time one solve of ATT-SVM by cvxpy."""
     benchmark.group = f"max-margin {shape}"
     benchmark(by_cvxpy, *feasible(*shape))

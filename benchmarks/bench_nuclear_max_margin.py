@@ -1,4 +1,4 @@
-"""Benchmarks of ATT-SVM⋆ (least nuclear norm): our enclosure in balls, cvxpy (Clarabel) without one, and exact ATT-SVM.
+"""Benchmarks of ATT-SVM⋆ (least nuclear norm): our enclosure of the norm, cvxpy (Clarabel), and exact ATT-SVM.
 
 Run with ``pytest benchmarks/bench_nuclear_max_margin.py``; results are grouped by problem size (n, T, d).
 """
@@ -17,11 +17,11 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear
 
 SHAPES = [(2, 3, 3), (4, 6, 10), (6, 8, 10), (4, 5, 20)]
 WIDTH = 1e-12
-"""The largest relative width that the enclosure of C_⋆, the least nuclear norm, may have."""
+"""Largest relative width that the enclosure of C_⋆, the least nuclear norm, may have."""
 
 
 def data(shape: tuple[int, int, int]) -> tuple[OuterKeys, np.ndarray]:
-    """Return keys and optimal tokens of a random problem."""
+    """Return the keys and the optimal tokens of a random problem of size (n, T, d)."""
     problem = on_the_sphere(0, *shape)
     assert isinstance(problem.exact_keys, OuterKeys)
     return problem.exact_keys, problem.optimal
@@ -29,7 +29,7 @@ def data(shape: tuple[int, int, int]) -> tuple[OuterKeys, np.ndarray]:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_enclosed(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Time the enclosure of ATT-SVM⋆."""
+    """Time the enclosure of the least nuclear norm in ATT-SVM⋆."""
     benchmark.group = f"nuclear max-margin {shape}"
     svm = benchmark(nuclear_max_margin, *data(shape))
     assert isinstance(svm, NuclearMaxMargin)
@@ -39,14 +39,14 @@ def test_enclosed(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> N
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_frobenius(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Time ATT-SVM over the rationals."""
+    """Time ATT-SVM, with the Frobenius norm in place of the nuclear norm, solved over the rationals."""
     benchmark.group = f"nuclear max-margin {shape}"
     assert isinstance(benchmark(max_margin, *data(shape)), MaxMargin)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_cvxpy(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Time one solve by cvxpy, with the problem built as a user would."""
+    """Time one solve of ATT-SVM⋆ by cvxpy, with the problem built as a user would build it."""
     benchmark.group = f"nuclear max-margin {shape}"
     keys, alpha = data(shape)
     inputs, tokens = np.nonzero(np.arange(shape[1]) != alpha[:, None])

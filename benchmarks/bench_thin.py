@@ -1,8 +1,8 @@
-"""Benchmarks of few inputs in a large space: d = 11,000, as in papers on benign overfitting, compared with d = 200.
+"""Benchmarks of few inputs in a large space: d = 11,000, as in papers on benign overfitting, against d = 200.
 
 Searches and integrations happen in the span of the key differences, so that their time does not depend on d. The time
-of exact products of rows, and of claims at points of the whole space, is proportional to d. At d = 11,000 a command,
-including its start, may take at most three times as long as at d = 200.
+of exact products of key differences, and of claims at points of the whole space, is proportional to d. At d = 11,000 a
+command, including its start, may take at most three times as long as at d = 200.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ N, TOKENS, ROUNDS = 20, 2, 3
 
 
 def problem_in(d: int) -> Problem:
-    """Return a problem with Gaussian keys of norm about 1 in d dimensions, n = 20 and T = 2."""
+    """Return a problem with n = 20, T = 2 and Gaussian keys of norm about 1 in d dimensions."""
     rng = np.random.default_rng(0)
     return Problem(rng.standard_normal((N, TOKENS, d)) / np.sqrt(d), rng.standard_normal((N, TOKENS)))
 
 
 def follow_path(problem: Problem) -> None:
-    """Follow the regularization path to the radius R = 100/Θ, where Θ is the margin."""
+    """Compute the regularization path up to the radius R = 100/Θ, where Θ is the margin."""
     svm = max_margin(problem.keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
     regularization_path(problem, [10 * svm.norm, 100 * svm.norm], max_margin=svm)
@@ -55,7 +55,7 @@ WORK: dict[str, Callable[[Problem], object]] = {
 
 @pytest.mark.parametrize("name", WORK)
 def test_thin(benchmark: BenchmarkFixture, name: str) -> None:
-    """Compare the time of a computation at d = 11,000 with the same computation at d = 200."""
+    """Compare the time of a computation at d = 11,000 with the time of the same computation at d = 200."""
     work, small, large = WORK[name], problem_in(SMALL), problem_in(LARGE)
     work(small)
     seconds = []

@@ -1,4 +1,4 @@
-"""Simple programs with which timings are compared: a loop in numba, and a loop around SciPy's LSODA."""
+"""Simple programs with which our times are compared: a loop in numba, and a loop around SciPy's LSODA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from scipy.integrate import LSODA
 
 @njit
 def normalized_descents(keys, scores, points, steps, length):  # type: ignore[no-untyped-def]
-    """Run normalized descent on the logistic risk in the log domain, trial by trial, updating ``points`` (b, d)."""
+    """Run normalized descent on the logistic risk, trial by trial, changing ``points`` (b, d) in place.
+
+    Sums are computed in logarithms, so that nothing underflows.
+    """
     b, n, tokens, d = keys.shape
     logs, signs = np.empty((n, tokens)), np.empty((n, tokens))
     logits, direction = np.empty(tokens), np.empty(d)
@@ -57,7 +60,7 @@ def normalized_descents(keys, scores, points, steps, length):  # type: ignore[no
 
 
 def lsoda_loop(keys: np.ndarray, scores: np.ndarray, start: np.ndarray, norm: float) -> np.ndarray:
-    """Integrate dp/ds = −∇L/‖∇L‖ of the logistic risk by scipy's LSODA, step by step until ‖p‖ is ``norm``."""
+    """Integrate dp/ds = −∇L/‖∇L‖, for the logistic risk L, by SciPy's LSODA, step by step until ‖p‖ is ``norm``."""
 
     def velocity(s: float, p: np.ndarray) -> np.ndarray:
         logits = keys @ p

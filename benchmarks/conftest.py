@@ -1,4 +1,4 @@
-"""Pytest hook that prints the iterations that each rule needed, which pytest-benchmark itself does not print."""
+"""Pytest hook that prints time ratios and each update rule's iterations; pytest-benchmark itself prints neither."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from benchmarks.bench_descent import CAP
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    """Print the time ratios of programs that ran alternately, and the iterations and seconds to each level of 1 − cos.
+    """Print the time ratios of programs that ran alternately, and each rule's iterations and seconds.
 
-    The tables of iterations and of seconds have a row per figure and rule.
+    Iterations and seconds are counted to each level of 1 − cos. The tables of iterations and of seconds have a row for
+    each figure and update rule. 1 − cos is of the angle between p and its limit.
     """
     session = getattr(config, "_benchmarksession", None)
     ratios = [bench.extra_info["ratio"] for bench in getattr(session, "benchmarks", ()) if "ratio" in bench.extra_info]

@@ -1,7 +1,7 @@
 """Program that repeats a hunt with many seeds: ``python benchmarks/hunt_seeds.py theorem-2 single-input 40``.
 
-For each seed the program prints the size (n, T, d) of the counterexample, whether all its numbers are integers or
-halves, the number of cases tried, and the seconds; at the end it prints the longest time.
+For each seed the program prints the size (n, T, d) of the counterexample, whether all numbers in it are integers or
+halves, the number of cases tried, and the seconds. At the end it prints the longest time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from theorems.counterexamples.weakened_statements import weakened_named
 
 
 def main(id: str, without: str, seeds: int) -> None:
-    """Hunt with the seeds 0, 1, …, ``seeds`` − 1, and print the results."""
+    """Hunt with the seeds 0, 1, …, ``seeds`` − 1 for counterexamples to statement ``id`` without one assumption."""
     slowest, entry = 0.0, weakened_named(id, without)
     for seed in range(seeds):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A random trial as written in notebooks: a PyTorch module, automatic differentiation, SGD and the recorded path."""
+"""A random trial as often written in notebooks: a PyTorch module, automatic differentiation, SGD, recorded path."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 
 class PromptAttention(torch.nn.Module):
-    """The map X ↦ γᵀ softmax(X p) with a trained prompt p and given scores γ."""
+    """Map from an input X to γᵀ softmax(X p), with a trained prompt p and given scores γ."""
 
     def __init__(self, d: int) -> None:
         """Start the prompt at p = 0, with d entries."""
@@ -16,14 +16,14 @@ class PromptAttention(torch.nn.Module):
         self.prompt = torch.nn.Parameter(torch.zeros(d, dtype=torch.float64))
 
     def forward(self, tokens: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return γᵀ softmax(X p) of each input."""
+        """Return γᵀ softmax(X p) for each input, (n,), given tokens X, (n, T, d), and scores γ, (n, T)."""
         prompts = self.prompt.unsqueeze(0).expand(tokens.shape[0], 1, -1)
         attention = torch.softmax(torch.bmm(prompts, self.key(tokens).transpose(1, 2)), dim=-1)
         return torch.bmm(attention, scores.unsqueeze(-1)).view(-1)
 
 
 def path(keys: np.ndarray, scores: np.ndarray, steps: int) -> np.ndarray:
-    """Return the iterates of normalized descent with steps of length one from 0, (steps + 1, d)."""
+    """Return the iterates p(0) = 0, p(1), … of normalized descent with steps of length one, (steps + 1, d)."""
     tokens, gamma = torch.from_numpy(keys), torch.from_numpy(scores)
     model = PromptAttention(keys.shape[-1])
     optimizer = torch.optim.SGD([model.prompt], lr=1.0)

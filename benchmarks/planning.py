@@ -1,7 +1,7 @@
 """Program that prints the tables of docs/planning.md: the time of large runs on 1, 10 and 1,000 cores.
 
 Run it with ``python benchmarks/planning.py``. The seconds per case are read from build/records/verify.json, which
-``make records`` writes. The parts of a run start in order, each on the first free core.
+``make records`` writes. The parts of a run are assumed to start in order, each on the first core that is free.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def costs(path: Path = MEASURED) -> dict[str, float]:
 
 
 def wall(parts: Iterable[float], cores: int) -> float:
-    """Return the seconds until all parts are done, where each part starts on the first core that is free."""
+    """Return the seconds until all parts are finished, if each starts in order on the first core that is free."""
     free = [0.0] * cores
     for seconds in parts:
         heapq.heapreplace(free, free[0] + seconds)
@@ -34,7 +34,7 @@ def wall(parts: Iterable[float], cores: int) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in days, hours, minutes or seconds, by its size."""
+    """Return a duration as text in days, hours, minutes or seconds, depending on its size."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}" if seconds >= 20 * size else f"{seconds / size:.1f} {unit}"
@@ -42,12 +42,12 @@ def format_duration(seconds: float) -> str:
 
 
 def parts_of_verify(cost: Mapping[str, float], examples: int) -> list[float]:
-    """Return the seconds of each part of a run of verify; the parts of the last statement come first."""
+    """Return the seconds of each part of a run of ``theorems verify``; the parts of the last statement come first."""
     return [cost[id] * size for id in reversed(list(cost)) for size in part_sizes(examples)]
 
 
 def rounds_of_hunt(cost: Mapping[str, float], rounds: int) -> list[float]:
-    """Return the seconds of each round of a hunt of every pair of a statement and an assumption.
+    """Return the seconds of each round if every pair of a statement and an assumption is hunted for ``rounds`` rounds.
 
     A case of a hunt is assumed to take as long as a case of ``theorems verify``.
     """
@@ -56,13 +56,13 @@ def rounds_of_hunt(cost: Mapping[str, float], rounds: int) -> list[float]:
 
 
 def row(what: str, parts: Sequence[float]) -> str:
-    """Format a row: total work, time on each number of cores, and the least time on any number of cores."""
+    """Return a row of the table: total work, time on each number of cores, and the least time on any number."""
     times = " | ".join(format_duration(wall(parts, cores)) for cores in CORES)
     return f"| {what} | {format_duration(sum(parts))} | {times} | {format_duration(max(parts))} |"
 
 
 def tables(cost: Mapping[str, float]) -> str:
-    """Return the tables as Markdown, given the seconds per case of each statement."""
+    """Return the tables of docs/planning.md as Markdown, given the seconds per case of each statement."""
     dear = sorted(cost, key=cost.__getitem__, reverse=True)[:5]
     million = 10**6
     heads = " | ".join(f"{cores:,} core{'s' if cores > 1 else ''}" for cores in CORES)

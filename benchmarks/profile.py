@@ -1,7 +1,7 @@
 """Program that prints the processor time of ``theorems verify`` by file: ``python benchmarks/profile.py --examples 5``.
 
-Every 5 ms of processor time it notes the innermost function of this repository on the stack; so time in NumPy and SciPy
-counts for the file that calls them.
+Every 5 ms of processor time the program notes the innermost function of this repository on the stack. So time spent in
+NumPy and SciPy counts for the file that calls them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SHOWN = 3
 
 
 class Sampled:
-    """A context manager that samples the stack and counts the samples by file."""
+    """Context manager that samples the stack regularly and counts the samples by the innermost file."""
 
     def __init__(self) -> None:
-        """Start with an empty count."""
+        """Start with a count of zero for every file."""
         self.count: Counter[str] = Counter()
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
@@ -45,11 +45,11 @@ class Sampled:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop sampling; the count stays."""
+        """Stop sampling the stack; the counts stay."""
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def shares(self, most: int) -> str:
-        """Return as text the names of the ``most`` files with the largest counts, and their shares of all samples."""
+        """Return as text the ``most`` files with the largest counts, each with its share of all samples."""
         total = sum(self.count.values()) or 1
         return ", ".join(f"{name} {count / total:.0%}" for name, count in self.count.most_common(most))
 

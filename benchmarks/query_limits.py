@@ -1,7 +1,7 @@
-"""Program that prints the angles between W and W^mm at the end of gradient flows, for docs/second_paper.md.
+"""Program that prints the angles between W and its limit W^mm at the end of gradient flows, for docs/second_paper.md.
 
-The tokens lie on the unit sphere. The flows begin at a W whose margin is large enough for a proven limit, and are
-followed to ‖W‖ = 1e6. Run it with ``python benchmarks/query_limits.py``.
+The tokens lie on the unit sphere. The flows begin at a W whose margin is so large that convergence to W^mm is proven,
+and are followed to ‖W‖ = 1e6. Run it with ``python benchmarks/query_limits.py``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from theorems.curves.margin_points import with_least_margin
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
 SIZES = ((4, 6, 10), (6, 8, 10))
-"""The sizes (n, T, d); T − 1 ≤ d and n(T − 1) ≤ d², so that the constraints' rows can be independent."""
+"""Sizes (n, T, d) of the problems; T − 1 ≤ d and n(T − 1) ≤ d², so that the rows of ATT-SVM's constraints can be
+independent."""
 NORM = 1e6
 
 
 def on_the_sphere(seed: int, n: int, T: int, d: int) -> Problem:
-    """Draw tokens, queries and head on the unit sphere, and random labels."""
+    """Draw tokens, queries and head on the unit sphere, and random labels, and return the problem of training W."""
     rng = np.random.default_rng(seed)
     drawn = (rng.standard_normal(shape) for shape in ((n, T, d), (n, d), (d,)))
     X, queries, v = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in drawn)
@@ -30,9 +31,10 @@ def on_the_sphere(seed: int, n: int, T: int, d: int) -> Problem:
 
 
 def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
-    """Return 1 − cos between W^mm and W at ‖W‖ = ``norm``, on a flow from a random start.
+    """Return 1 − cos of the angle between W^mm and W at ‖W‖ = ``norm``, on a gradient flow from a random start.
 
-    The start has the margin ``kappa + needed`` of :class:`MarginConstants`, from which the flow is proven to converge.
+    The start has the margin ``kappa + needed`` of :class:`MarginConstants`, which is proven to suffice for convergence
+    to W^mm.
     """
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -45,7 +47,7 @@ def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
 
 
 def main(seeds: int = 25) -> None:
-    """Print the least, the largest and the median 1 − cos for each size."""
+    """Print, for each size, the least, the largest and the median 1 − cos over the seeds."""
     for n, T, d in SIZES:
         gaps = [gap_at(on_the_sphere(seed, n, T, d), seed) for seed in range(seeds)]
         low, middle, high = min(gaps), float(np.median(gaps)), max(gaps)

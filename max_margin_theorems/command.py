@@ -1,4 +1,4 @@
-"""The command ``theorems``, also as ``python -m theorems``."""
+"""The command ``theorems``, which is also called as ``python -m theorems``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import sys
 from max_margin_theorems import signals
 
 BAD_INPUT = 2
-"""The exit code of bad input; theorems.core.exit_code, which defines it, cannot be imported yet."""
+"""Exit code of bad input; the module that defines it, theorems.core.exit_code, cannot be imported yet."""
 
 
 def main() -> int:
-    """Run the command ``theorems`` and return its exit code.
+    """Run the command ``theorems`` and return the exit code.
 
-    If a file shadows one of our packages, print a message on standard error and return the exit code of bad input.
+    If a user's file shadows one of our packages, print a message on standard error and return the exit code of bad
+    input.
     """
     signals.listen()
-    # Import nothing before listen(): a signal may arrive at any moment.
+    # Import nothing before listen(): a signal may come at any moment.
     from max_margin_theorems.hidden import shadowing_warning
 
     warning = shadowing_warning()

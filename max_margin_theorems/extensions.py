@@ -3,7 +3,7 @@
     [project.entry-points."max_margin_theorems.extensions"]
     my-extension = "my_extension:EXTENSION"
 
-The suite imports no modules of an extension except those that the extension's :class:`Extension` object names.
+The suite imports only those modules of an extension that the extension's :class:`Extension` object names.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ GROUP = "max_margin_theorems.extensions"
 
 @dataclass(frozen=True)
 class Extension:
-    """Names of the modules and objects of an extension, each imported when it is first needed.
+    """Names of the modules and objects of an extension; each is imported when it is first needed.
 
     Attributes:
         formats: the module that registers the extension's formats of data (:class:`generators.subject.FileFormat`).
         statements: ``module:NAME`` of a function that returns the extension's statements by id.
         kernels: the module that implements ``--attention`` (:class:`theorems.run.kernel_suite.KernelSuite`).
-        commands: a pair for each subcommand of ``theorems``: ``module:NAME`` of the dataclass of its options, which
-            also gives its name and help, and ``module:NAME`` of the function that takes the options.
+        commands: a pair for each subcommand that the extension adds to ``theorems``: ``module:NAME`` of the dataclass
+            of the options, which also gives the subcommand's name and help, and ``module:NAME`` of the function that
+            takes the options.
     """
 
     formats: str = ""
@@ -42,7 +43,7 @@ class Extension:
 
 
 def object_at(place: str) -> Any:
-    """Import and return the object at ``module:NAME``."""
+    """Import the module in ``place``, ``module:NAME``, and return the object with that name."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -63,7 +64,7 @@ def extensions() -> tuple[Extension, ...]:
 
 @cache
 def import_formats() -> None:
-    """Import the modules that register formats of data."""
+    """Import the modules of extensions that register formats of data files."""
     for extension in extensions():
         if extension.formats:
             importlib.import_module(extension.formats)

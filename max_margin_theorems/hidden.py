@@ -7,14 +7,14 @@ from pathlib import Path
 
 PACKAGES = ("theorems", "attention_conformance", "generators", "reference_attention")
 HOME = Path(__file__).resolve().parents[1]
-"""The folder that contains our packages: the checkout, or the folder of installed packages."""
+"""Folder that contains our packages: the root of the repository, or Python's folder of installed packages."""
 
 
 def shadowing_warning(*, anew: bool = False) -> str:
-    """Return a message about a file that is imported in place of one of our packages; an empty text if there is none.
+    """Return a message about a file that is imported in place of one of our packages; empty if there is none.
 
     Args:
-        anew: whether to search ``sys.path`` as a new process would, instead of looking at the imported modules.
+        anew: whether to search ``sys.path`` as a new process would, rather than look at the modules imported so far.
     """
     for name in PACKAGES:
         origin = _origin(name, anew)
@@ -27,9 +27,9 @@ def shadowing_warning(*, anew: bool = False) -> str:
 
 
 def _origin(name: str, anew: bool) -> str | None:
-    """Return the file that ``import name`` runs; None for a folder without ``__init__.py``, which shadows nothing."""
+    """Return the path of the file that ``import name`` runs; None for a folder without ``__init__.py``."""
     if not anew and name in sys.modules:
         return getattr(sys.modules[name], "__file__", None)
-    # Ask the finders: importlib.util.find_spec would look in sys.modules first.
+    # Search with the finders: importlib.util.find_spec would look in sys.modules first.
     specs = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
     return next((spec.origin for spec in specs if spec is not None), None)

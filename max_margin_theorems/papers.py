@@ -1,13 +1,14 @@
-"""Papers: packages that are found by entry points. The papers of this package are found in the same way.
+"""Papers: packages with statements, found by entry points, as are the papers of this package itself.
 
     [project.entry-points."max_margin_theorems.papers"]
     a-paper = "a_paper:PAPER"
 
-The entry point refers to a :class:`Paper`, which names the modules of its statements, faults and other parts, each
-imported only when it is first needed. An installed paper is trusted like any installed
-package; a user's file is not (:mod:`theorems.run.sandbox`).
+The entry point refers to a :class:`Paper`, which names the modules of the paper's statements, faults and other parts;
+each module is imported only when it is first needed. An installed paper is trusted like any installed package; a user's
+file is not (:mod:`theorems.run.sandbox`).
 
-A package that cannot be used is an error: if it were skipped, a run of all statements would silently lack some.
+A package that cannot be used is an error: if it were skipped, a run of all statements would silently lack the package's
+statements.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from reference_attention.errors import InvalidInput
 GROUP = "max_margin_theorems.papers"
 OURS = "max-margin-theorems"
 CHECKOUT = Path(__file__).resolve().parents[1] / "pyproject.toml"
-"""The path of the project file of a checkout; beside an installed package there is no such file."""
+"""Path of the project file pyproject.toml in a checkout of the repository; an installed package has no such file beside
+it."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """The names of the parts of a paper. A *room* is a module, or a package all of whose modules are imported.
+    """Names of the parts of a paper. A *room* is a module, or a package all of whose modules are imported.
 
     Attributes:
         title: the title of the paper.
@@ -48,12 +50,13 @@ class Paper:
         figures: the room of the paper's figures, which its modules list in tuples ``FIGURES``.
         limits: ``module:NAME`` of a mapping from statement ids to functions that return the curve and limit that
             reports draw (a :class:`~theorems.figures.limit_curve.Limit`).
-        gaps: ``module:NAME`` of a mapping from statement ids to functions that bound how far the margin of a run is
-            from the largest margin (:mod:`theorems.benchmark.margin_gap`), for ``theorems bench``.
-        data: ``module:NAME`` of a mapping from names, for ``--data``, to functions that return the data.
-        definitions: ``module:NAME`` of a mapping from ids to definitions.
-        after: the names of the papers that precede this paper, whose statements it may use.
-        prefix: the common prefix of the paper's ids, which narrow columns leave out.
+        gaps: ``module:NAME`` of a mapping, for ``theorems bench``, from statement ids to functions that bound the
+            difference between the largest margin and a run's margin (:mod:`theorems.benchmark.margin_gap`).
+        data: ``module:NAME`` of a mapping from the names of datasets, for ``--data``, to functions that return the
+            data.
+        definitions: ``module:NAME`` of a mapping from ids to definitions of the paper's terms.
+        after: the names of the papers that precede this paper, and whose statements this paper may use.
+        prefix: the common prefix of the ids of the paper's statements, which narrow columns of tables leave out.
         explained: prefixes of the ids of the statements that ``theorems explain`` reports; empty for no statement.
         recorded: the folder with the counterexamples of ``theorems hunt --record``, and with ``power.md``, the output
             of ``theorems power --markdown``.
@@ -80,12 +83,12 @@ class Paper:
 
     @property
     def place(self) -> str:
-        """Return how error messages name the paper's package."""
+        """Return how error messages name the paper's package: by its name and version, or as this repository's."""
         return f"the package {self.package}" if self.package else "this suite"
 
     @property
     def top(self) -> str:
-        """Return the top-level package of the paper's statements."""
+        """Return the name of the top-level package that contains the paper's statements."""
         return self.statements.partition(".")[0]
 
     def modules(self, room: str) -> Iterator[ModuleType]:
@@ -98,15 +101,15 @@ class Paper:
             yield from modules_of(room, self._apart(room)) if room else ()
 
     def _apart(self, room: str) -> tuple[str, ...]:
-        """Return the rooms of the paper that lie within ``room``; their modules do not count as modules of ``room``."""
+        """Return the paper's other rooms that lie within ``room``; their modules do not count as its modules."""
         rooms = (self.statements, self.without, self.faults, self.figures)
         return tuple(other for other in rooms if other.startswith(f"{room}."))
 
     def mapping_at(self, place: str) -> Mapping[str, Any]:
-        """Return the mapping at ``module:NAME``; an empty mapping for an empty name.
+        """Return the mapping that ``place``, ``module:NAME``, names; return an empty mapping for an empty place.
 
         Raises:
-            InvalidInput: another package has no such mapping, or its module cannot be imported.
+            InvalidInput: the paper's package is not ours and has no such mapping, or the module cannot be imported.
         """
         module, _, name = place.partition(":")
         with self.blame():
@@ -117,7 +120,7 @@ class Paper:
 
     @contextmanager
     def blame(self) -> Iterator[None]:
-        """Convert errors in the ``with`` block into an error that names the paper's package, unless the paper is ours.
+        """Convert an error in the ``with`` block into one that names the paper's package, unless the paper is ours.
 
         Raises:
             InvalidInput: the code of another package raised an error.
@@ -131,7 +134,7 @@ class Paper:
 
 
 class _BrokenPaper(InvalidInput):
-    """Error in another package; a class of its own, so that nested ``blame`` blocks do not convert it twice."""
+    """Error in another package; it has its own class, so that nested ``blame`` blocks do not convert it twice."""
 
     def __init__(self, name: str, package: str, error: BaseException) -> None:
         message = " ".join(str(error).split()) or "no message"
@@ -160,7 +163,7 @@ def modules_of(room: str, apart: tuple[str, ...] = ()) -> Iterator[ModuleType]:
 
 @cache
 def papers() -> tuple[Paper, ...]:
-    """Return the installed papers: ours, then others by name, but each after the papers in its ``after``.
+    """Return the installed papers: ours, then others by name, but each paper after those that its ``after`` names.
 
     Raises:
         InvalidInput: an entry point does not refer to a paper, two papers have one name, or our papers are missing.
@@ -185,15 +188,15 @@ def papers() -> tuple[Paper, ...]:
 
 
 def paper_at(module: str) -> Paper | None:
-    """Return the paper to whose room of statements a module belongs; None if it belongs to no paper."""
+    """Return the paper whose room of statements contains a module; None if no paper's does."""
     return next((paper for paper in papers() if f"{module}.".startswith(f"{paper.statements}.")), None)
 
 
 def entries(group: str) -> list[tuple[EntryPoint, str]]:
     """Return the entry points of a group, each with the name and version of its package (empty for this package).
 
-    In a checkout our entry points are read from pyproject.toml, because the metadata that pip installs may be outdated
-    or missing.
+    In a checkout of the repository our entry points are read from pyproject.toml, because the metadata that pip
+    installs may be outdated or missing.
     """
     installed = [(entry, _package_of(entry)) for entry in entry_points(group=group)]
     if not CHECKOUT.is_file():
@@ -217,16 +220,16 @@ def _load(entry: EntryPoint, package: str) -> Paper:
         module = importlib.import_module(entry.module)
         value = getattr(module, entry.attr, None)
         if not isinstance(value, Paper):
-            # Name the file: it may be a user's file that shadows the package.
+            # Name the file of the module: it may be a user's file that shadows the package.
             raise TypeError(f"{entry.attr} of {module.__file__} is not a Paper")
         return replace(value, name=entry.name, package=package)
 
 
 def named_data() -> dict[str, Callable[[], Any]]:
-    """Return the functions that make the papers' data for ``--data``, by the names of the data.
+    """Return the functions that return the papers' datasets for ``--data``, by the names of the datasets.
 
     Raises:
-        InvalidInput: two papers use the same name.
+        InvalidInput: two papers use the same name for a dataset.
     """
     by_name: dict[str, Callable[[], Any]] = {}
     by: dict[str, Paper] = {}
@@ -238,10 +241,10 @@ def named_data() -> dict[str, Callable[[], Any]]:
 
 
 def check_only(name: str, kind: str, by: dict[str, Paper], paper: Paper) -> None:
-    """Check that no other paper uses a name, and record in ``by`` that this paper does.
+    """Check that no other paper uses a name, and record in ``by`` (names and their papers) that this paper does.
 
     Raises:
-        InvalidInput: another paper uses the name.
+        InvalidInput: another paper uses the name; ``kind`` says in the message what the name is for.
     """
     if name in by and by[name] != paper:
         both = f"{by[name].place} and {paper.place}"
@@ -256,7 +259,7 @@ def folders_of(top: str) -> list[Path]:
 
 
 def import_kinds() -> None:
-    """Import the modules that may define kinds of data (:mod:`generators.subject`)."""
+    """Import the modules of the papers that may define kinds of data (:mod:`generators.subject`)."""
     for paper in papers():
         for _ in paper.modules(paper.statements):
             pass

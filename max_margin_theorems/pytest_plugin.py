@@ -10,8 +10,9 @@
     def test_attention(max_margin_theorem):
         max_margin_theorem(my_kernel)              # one test per statement; skipped for options that my_kernel lacks
 
-Only pytest is imported at first, so that a project that does not use the fixtures loses no time and may have files of
-any name. A file that shadows one of our packages, such as ``generators.py``, fails the tests that use the fixtures.
+Only pytest is imported at first, so that a project that does not use the decorator or the fixtures loses no time and
+may have files of any name. If a project's file shadows one of our packages, as ``generators.py`` does, the tests that
+use the decorator or the fixtures fail.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark that the decorator sets."""
+    """Register the mark that the decorator puts on a test."""
     config.addinivalue_line("markers", f"{MARK}(kernel, …): as max_margin_theorems.parametrize_with_statements sets it")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize by statement the tests that use ``max_margin_theorem`` or the decorator."""
+    """Run each test that uses the fixture ``max_margin_theorem`` or the decorator once for each statement."""
     for mark in metafunc.definition.iter_markers(MARK):
         metafunc.parametrize("check", _items(metafunc.config, *mark.args, **mark.kwargs))
-    # If a file shadows a package, let only the fixture fail, not the collection of all tests.
+    # If a file shadows a package of ours, let only the fixture fail, rather than the collection of all tests.
     if "max_margin_theorem" in metafunc.fixturenames and not shadowing_warning():
         from theorems.run.registry.suite import kernel_statement_ids
 
@@ -68,13 +69,16 @@ def max_margin_theorems(request: pytest.FixtureRequest) -> Check:
 
 @pytest.fixture
 def max_margin_theorem(request: pytest.FixtureRequest) -> Check:
-    """Return a function that checks one statement on a kernel; the test runs once for each statement."""
+    """Return a function that checks the test's statement on a kernel; the test runs once for each statement."""
     _nothing_hidden()
     return partial(_check_one, request.config, request.param)
 
 
 def _items(config: pytest.Config, kernel: Any, **options: Any) -> list[Any]:
-    """Return a check for each statement that applies to the kernel, or one check that fails if it cannot be loaded."""
+    """Return, as pytest's parameters, a check for each statement that applies to the kernel.
+
+    If the kernel cannot be loaded, return a single check, which fails.
+    """
     ids = options.pop("statements", None)
     try:
         _not_hidden()
@@ -94,7 +98,7 @@ def _items(config: pytest.Config, kernel: Any, **options: Any) -> list[Any]:
 
 
 def _check_one(config: pytest.Config, id: str, kernel: Any = None, **options: Any) -> Any:
-    """Check one statement; skip the test if the statement does not apply to the kernel."""
+    """Check the statement ``id`` on the kernel; skip the test if the statement does not apply to the kernel."""
     __tracebackhide__ = True
     try:
         return _check(config, kernel, statements=[id], **options)

@@ -1,9 +1,9 @@
 """Handling of Ctrl-C, SIGTERM and SIGHUP: a command that is stopped keeps its finished work and prints no traceback.
 
-Before :func:`keep` is called, a signal ends the process at once, even during an import. Afterwards there is finished
-work to keep, so a signal is recorded, and the loop that distributes the work checks :func:`signal_received`; only
-within :func:`interruptible` does a signal raise KeyboardInterrupt. Without :func:`listen`, as in tests and notebooks,
-Python's own handling is unchanged.
+Before :func:`keep` is called, a signal ends the process at once, even during an import. After the call there is
+finished work to keep: a signal is only recorded, and the loop that distributes the work checks :func:`signal_received`.
+Only within :func:`interruptible` does a signal raise KeyboardInterrupt. Where :func:`listen` is not called, as in tests
+and notebooks, Python handles the signals as usual.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 IMPATIENT = 2.0
-"""Seconds for which a second signal is ignored, because systemd sends two; later a second signal ends the process."""
+"""Seconds after a signal for which a second one is ignored, because systemd sends two; a later second signal ends the
+process."""
 
 _keeping = False
 _raising = False
@@ -28,7 +29,7 @@ _since = 0.0
 
 
 def listen() -> None:
-    """Handle the signals from now on, except signals that the caller ignores (as ``nohup`` and background jobs do).
+    """Handle the signals from now on, except those that the process was started to ignore (as by ``nohup``).
 
     Only the main thread can call this function.
     """
@@ -38,13 +39,13 @@ def listen() -> None:
 
 
 def keep() -> None:
-    """Record that there is finished work to keep from now on."""
+    """Record that from now on there is finished work to keep, so that a signal no longer ends the process at once."""
     global _keeping
     _keeping = True
 
 
 def signal_received() -> bool:
-    """Return whether a signal has been recorded."""
+    """Return whether a signal has come and been recorded."""
     return bool(_asked)
 
 
@@ -55,7 +56,7 @@ def exit_code() -> int:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt within the ``with`` block when a signal comes, or if one was recorded before."""
+    """Raise KeyboardInterrupt within the ``with`` block when a signal comes, or at once if one was recorded before."""
     global _raising, _interruptible
     keep()
     _raising = _interruptible = True
@@ -68,10 +69,10 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def shield_from_signals() -> Iterator[None]:
-    """Delay the KeyboardInterrupt of :func:`interruptible` to the end of the ``with`` block.
+    """Delay a KeyboardInterrupt from :func:`interruptible` to the end of the ``with`` block.
 
-    A KeyboardInterrupt that was already raised is raised again at the end, because Python drops exceptions within
-    finalizers and callbacks of the garbage collector.
+    If one was raised before the block, it is raised again at the block's end, because Python drops exceptions that are
+    raised within finalizers and callbacks of the garbage collector.
     """
     global _raising, _shields
     before, _raising, _shields = _raising, False, _shields + 1
@@ -85,7 +86,7 @@ def shield_from_signals() -> Iterator[None]:
 
 @contextmanager
 def hold_signals_back() -> Iterator[None]:
-    """Block the signals within the ``with`` block, also for processes started there; they arrive at the block's end."""
+    """Block the signals within the ``with`` block, also for processes started in it; they arrive at the block's end."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -97,7 +98,7 @@ def hold_signals_back() -> Iterator[None]:
 
 
 def let_through() -> None:
-    """Unblock the signals, in a process that was started within :func:`hold_signals_back`."""
+    """Unblock the signals in this process, which was started within a block of :func:`hold_signals_back`."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 

@@ -1,4 +1,4 @@
-"""The objective of a run: 1 − cos of the angle between p and its limit, and p's margins divided by the largest ones."""
+"""Objective for benchopt: 1 − cos of the angle between p and its limit, and p's share of the largest margins."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Objective(BaseObjective):
     sampling_strategy = "iteration"
 
     def skip(self, problem: Problem, start: np.ndarray, **data: Any) -> tuple[bool, str | None]:
-        """Skip data on which the gradient flow has no limit with which p could be compared."""
+        """Return whether to skip the data, and why: on some data the gradient flow has no limit to compare p with."""
         limit = limit_of(problem, start)
         return isinstance(limit, str), limit if isinstance(limit, str) else None
 
     def set_data(self, problem: Problem, start: np.ndarray, shape: tuple[int, ...], keys: OuterKeys | None) -> None:
-        """Store keys and scores, p(0), and the shape of the trained parameter."""
+        """Store the problem, the start p(0), and the shape of the trained parameter."""
         limit = limit_of(problem, start)
         assert isinstance(limit, Limit)
         self.problem, self.start, self.shape, self.limits = problem, start, shape, Limits(problem, limit, keys)
@@ -37,7 +37,7 @@ class Objective(BaseObjective):
         return {"problem": self.problem, "start": self.start, "shape": self.shape}
 
     def evaluate_result(self, p: np.ndarray) -> dict[str, float]:
-        """Return 1 − cos and the margins of p; for p = 0, which has no direction, return 1 and zero margins."""
+        """Return 1 − cos (of the angle between p and its limit) and p's margins; 1 and margins 0 for p = 0."""
         if not p.any():
             return {"value": 1.0, "margin_l2": 0.0, "margin_linf": 0.0}
         euclidean, boxed = self.limits.shares(p)
@@ -45,5 +45,5 @@ class Objective(BaseObjective):
         return {"value": apart, "margin_l2": euclidean, "margin_linf": boxed}
 
     def get_one_result(self) -> dict[str, np.ndarray]:
-        """Return an example of a result: the limit direction as p."""
+        """Return an example of a solver's result: the limit direction as p."""
         return {"p": self.limits.svm.direction}

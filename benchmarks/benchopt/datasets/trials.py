@@ -1,4 +1,4 @@
-"""Random problems like those of the paper's Figures 9 and 10, trained from p = 0."""
+"""Data for benchopt: random problems like those of the paper's Figures 9 and 10, trained from p = 0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from generators.random_trials import random_trial
 
 
 class Dataset(BaseDataset):
-    """Random problems: n = 4, T = 6, tokens and head uniform on the sphere.
+    """Random problems with n = 4, T = 6, and tokens and head drawn uniformly from the sphere.
 
     The same seed and number give the same problem.
     """
@@ -20,6 +20,6 @@ class Dataset(BaseDataset):
     parameters = {"d": [10], "number": [0, 1, 2]}  # noqa: RUF012
 
     def get_data(self) -> dict[str, Any]:
-        """Return keys and scores, the start, and the shape of the trained parameter."""
+        """Return the problem (keys, scores, loss), the start, and the shape of the trained parameter."""
         problem = random_trial(0, self.d, self.number).problem
         return {"problem": problem, "start": np.zeros(self.d), "shape": (self.d,), "keys": None}

@@ -1,4 +1,4 @@
-"""The rules that ``theorems bench`` knows."""
+"""Solvers for benchopt: the update rules that ``theorems bench`` knows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Solver(BaseSolver):
     sampling_strategy = "iteration"
 
     def set_objective(self, problem: Problem, start: np.ndarray, shape: tuple[int, ...]) -> None:
-        """Store the problem; nothing is computed yet."""
+        """Store the problem, the start and the shape of the trained parameter; nothing is computed yet."""
         self.problem, self.start, self.shape, self.chosen = problem, start, shape, rule_named(self.rule)
 
     def run(self, n_iter: int) -> None:
@@ -28,5 +28,5 @@ class Solver(BaseSolver):
             self.p = run.final[0]
 
     def get_result(self) -> dict[str, np.ndarray]:
-        """Return the last iterate."""
+        """Return the last iterate p."""
         return {"p": np.asarray(self.p)}
