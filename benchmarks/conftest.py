@@ -12,8 +12,8 @@ from benchmarks.bench_descent import CAP
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     """Print the time ratios of programs that ran alternately, and each rule's iterations and seconds.
 
-    Iterations and seconds are counted to each level of 1 − cos. The tables of iterations and of seconds have a row for
-    each figure and update rule. 1 − cos is of the angle between p and its limit.
+    Iterations and seconds are counted to each level of 1 − cos (of the angle between p and its limit). The tables of
+    iterations and of seconds have a row for each figure and update rule.
     """
     session = getattr(config, "_benchmarksession", None)
     ratios = [bench.extra_info["ratio"] for bench in getattr(session, "benchmarks", ()) if "ratio" in bench.extra_info]

@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test that uses the fixture ``max_margin_theorem`` or the decorator once for each statement."""
+    """Parametrize by statement the tests that use the fixture ``max_margin_theorem`` or the decorator."""
     for mark in metafunc.definition.iter_markers(MARK):
         metafunc.parametrize("check", _items(metafunc.config, *mark.args, **mark.kwargs))
     # If a file shadows a package of ours, let only the fixture fail, rather than the collection of all tests.

@@ -1,8 +1,9 @@
 """The conjecture on joint descent without selection, Assumption C over the supports, or separation.
 
-Joint descent trains head v and prompt p by steps of constant length, so that their norms grow by at most 0.1/Θ =
-0.1‖p_mm‖ per step. A run has :data:`STEPS` steps. A distance from the conjectured limit refutes this limit if at the
-end it is more than a hundred logits, 100/(Θ‖p‖), and does not decrease.
+Supports are the inputs with the smallest label margin. Joint descent trains head v and prompt p by steps of constant
+length, so that their norms grow by at most 0.1/Θ = 0.1‖p_mm‖ per step. A run has :data:`STEPS` steps. A distance from
+the conjectured limit refutes this limit if at the end it is more than a hundred logits, 100/(Θ‖p‖), and does not
+decrease.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3; :mod:`.conjecture_joint_descent`.
 """
