@@ -234,8 +234,6 @@ def test_fail_fast_tries_no_other_capability_once_a_call_falsifies_one(capsys: p
     assert output["verdict"] == "inconclusive"
     assert output["examples"] < 40
     assert "stopped by --fail-fast: a call fails, see kernel-causal" in str(output)
-    assert "failure" not in output  # the failing call belongs to kernel-causal
-    assert "query" in results["kernel-causal"]["failure"]["case"]
 
 
 WRONG_BACKWARD = """

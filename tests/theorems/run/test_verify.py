@@ -23,7 +23,7 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.risk import softmax_weights
 from tests.places import ROOT
 from tests.theorems.fake_statements import FAKES, fake_statement, install, weights_sum_to_one
-from theorems.core.check import check
+from theorems.core.check import Outcome, check
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
@@ -101,6 +101,15 @@ def test_an_exception_is_inconclusive_and_shrunk() -> None:
     assert result.failure is not None
     assert result.failure.shrunk
     assert case_of(from_json(result.failure.case)).problem.keys.shape == (2, 2, 2)
+
+
+@pytest.mark.parametrize("error", ["", "ValueError"])
+def test_a_case_is_recorded_for_an_error_but_not_for_a_stop(error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = Outcome(Verdict.INCONCLUSIVE, reason="stopped, or failed", error=error)
+    monkeypatch.setattr(Implementation, "outcomes", lambda *arguments: iter([(outcome, data())]))
+    result = verify_generated("true", 1, 0)
+    assert (result.verdict, result.reason) == (Verdict.INCONCLUSIVE, "stopped, or failed")
+    assert (result.failure is not None) is bool(error)
 
 
 def test_a_conclusion_without_claims_is_inconclusive() -> None:
