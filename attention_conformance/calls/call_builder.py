@@ -483,11 +483,18 @@ def _surroundings(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         state=State(plan["state"]),
         wants="" if plan["wants"] == "nothing" else plan["wants"],
         log_sum_exp=plan["log-sum-exp"] != "none",
-        dropout=float(drawing.rng("dropout").choice((0.25, 0.5))) if plan["dropout"] != "none" else 0.0,
+        dropout=_share_of_dropped(drawing),
         poison=plan["poison"] != "none" and hides and call.query.shape[2] * call.key.shape[2] <= MOST_ENTRIES // 16,
         # If every output has an upstream gradient, sums over rows need too many bits to be exact.
         exact=call.exact and upstream is not Memory.SINGLE and plan["state"] != State.AUTOCAST,
     )
+
+
+def _share_of_dropped(drawing: _Drawing) -> float:
+    """Return the probability with which a weight is dropped; the plan may name it."""
+    if drawing.plan["dropout"] == "none":
+        return 0.0
+    return float(drawing.plan.get("share") or drawing.rng("dropout").choice((0.25, 0.5)))
 
 
 def _further(drawing: _Drawing, call: AttentionCall) -> AttentionCall:

@@ -20,13 +20,13 @@ from covertable import make
 
 from attention_conformance.calls.attention_call import CONTEXTS, LONG_STATES, Memory, State
 from attention_conformance.calls.common_calls import common_plans
+from attention_conformance.calls.first_calls import plans_of_small_calls
 from attention_conformance.calls.model_calls import model_plans, plans_beyond_blocks, plans_of_options_beyond_blocks
 from attention_conformance.calls.rare_calls import (
     plans_of_calls_in_between,
     plans_of_causal_scales,
     plans_of_moderate_logits,
     plans_of_rare_levels,
-    plans_of_small_calls,
     plans_without_keys,
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from attention_conformance.calls.attention_call import LONG_STATES, Memory, State
+from attention_conformance.calls.attention_call import Memory, State
 
 HIDES = ("-inf", "-10000", "the smallest number")
 """Levels of the number with which an additive mask hides a key; "the smallest number" is the format's most negative."""
@@ -37,81 +37,6 @@ ALIKE: tuple[Mapping[str, str], ...] = (
     {"lengths": "4x7", "heads": "3/3", "batch": "3", "relation": "L < T", "mask": "1, H, L, T"},
 )
 """Sets of levels that each make two of the sizes (queries, batch entries, heads, width) equal; some add a mask."""
-
-SINGLE = (
-    *("group", "scale", "mask", "columns", "rows", "causal", "window", "softcap", "log-sum-exp", "dropout", "sinks"),
-    *("slopes", "lse upstream", "entries", "parts", "splits", "pages", "score mod", "mask mod", "descales", "alone"),
-    *("poison", "values", "memory", "placed", "upstream", "mask memory", "state", "wants"),
-)
-"""Factors of which every level occurs in a small call without any other option."""
-OF_MASKS = ("columns", "rows", "poison", "mask memory")
-"""Factors of masks, whose calls have a mask of all four axes."""
-PAIRED = (
-    "group",
-    "mask",
-    "window",
-    "softcap",
-    "sinks",
-    "slopes",
-    "entries",
-    "pages",
-    "score mod",
-    "mask mod",
-    "descales",
-)
-"""Factors that also occur together with causality, and together with grouped heads."""
-
-
-def plans_of_small_calls(
-    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]], declares: Collection[str]
-) -> Iterator[dict[str, str]]:
-    """Yield plans of small calls: each level of the factors in :data:`SINGLE`, and the pairs of :data:`PAIRED`.
-
-    As the first calls of a run, they show quickly which option is wrong.
-
-    Args:
-        neutral: the first level of each factor.
-        levels: the levels of each factor that the kernel has.
-        declares: the capabilities that the kernel declares.
-    """
-    sizes = {"batch": "3", "heads": "4/4", "width": "8", "values": "8", "relation": "L = T", "lengths": "5x5"}
-    usual = {**neutral, **sizes, "numbers": "normal"}
-    masks = [mask for mask in levels["mask"] if mask.endswith("(B, H, L, T)")]
-    for name in SINGLE:
-        for level in levels[name][1:]:
-            if name in ("dropout", "values"):  # these calls need sizes of their own
-                if level in ("dropped", "of keys"):
-                    yield {**neutral, "lengths": "short", "numbers": "normal", name: level}
-            elif name in OF_MASKS:
-                if masks:
-                    yield {**usual, "mask": masks[0], name: level}
-            elif name == "group":
-                yield {**usual, "heads": "4/2" if level == "grouped" else "4/1", name: level}
-            elif name == "pages":
-                yield {**usual, "relation": "L < T", "lengths": f"5x{2 * int(level) + 3}", name: level}
-            elif name in ("parts", "splits", "alone"):  # sums of many numbers
-                yield {**usual, "relation": "L < T", "lengths": "5x67", name: level}
-            elif level == "some empty":
-                yield {**usual, name: level, "empty": "queries"}
-                yield {**usual, name: level, "empty": "keys"}
-            elif name == "placed":
-                yield {**usual, "memory": Memory.TRANSPOSED, name: level}
-            elif level not in LONG_STATES:
-                yield {**usual, name: level}
-    grouped = {"heads": "4/2", "group": "grouped"}
-    for name in PAIRED:
-        for level in levels[name][1:2]:
-            paged = {"relation": "L < T", "lengths": f"5x{2 * int(level) + 3}"} if name == "pages" else {}
-            if "causal" in levels["causal"] and name != "mask mod":
-                yield {**usual, **(grouped if name == "group" else paged), name: level, "causal": "causal"}
-            if "grouped" in levels["group"] and name != "group":
-                yield {**usual, **grouped, **paged, name: level}
-    if "causal-rectangle" in declares:
-        for relation, lengths in (("L < T", "9x13"), ("L > T", "13x9")):
-            rectangle = {**usual, "relation": relation, "lengths": lengths, "causal": "causal"}
-            yield rectangle
-            if len(levels["entries"]) > 1:
-                yield {**rectangle, "entries": levels["entries"][1]}
 
 
 def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:

@@ -31,8 +31,8 @@ from attention_conformance.calls.call_space import (
     plans,
     size_of_array,
 )
+from attention_conformance.calls.first_calls import plans_of_small_calls
 from attention_conformance.calls.model_calls import BLOCKS, MODELS, model_plans, plans_beyond_blocks
-from attention_conformance.calls.rare_calls import plans_of_small_calls
 from attention_conformance.calls.sizes_and_numbers import Sizes
 from attention_conformance.claims.statements import EVERYTHING
 
