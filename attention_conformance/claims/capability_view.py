@@ -48,11 +48,9 @@ class View:
         A call is left out if it also fails without the option of this capability.
         """
         has_outcome = False
-        for number, trial in self.trials.about(self.capability, examples):
-            if self.trials.blamed and self.statement.id not in self.trials.blamed:
-                reason = f"stopped by --fail-fast: a call fails, see {', '.join(self.trials.blamed)}"
-                yield Outcome(Verdict.INCONCLUSIVE, reason=reason, touched=TOUCHED), trial.call
-                return
+        numbered = self.trials.about(self.capability, examples)
+        while not self._is_stopped and (pair := next(numbered, None)) is not None:
+            number, trial = pair
             outcome = self._outcome(number, trial)
             if outcome is not None:
                 has_outcome = True
@@ -60,11 +58,19 @@ class View:
             falsified = outcome is not None and outcome[0].verdict is Verdict.FALSIFIED
             if self.trials.under_test.fail_fast and not self.trials.blamed and not falsified:
                 self.trials.blamed = self._blame_for(number, trial)
-        if not has_outcome and self.elsewhere:
+        if self._is_stopped:
+            reason = f"stopped by --fail-fast: a call fails, see {', '.join(self.trials.blamed)}"
+            yield Outcome(Verdict.INCONCLUSIVE, reason=reason, touched=TOUCHED), self.trials.latest.call
+        elif not has_outcome and self.elsewhere:
             _, claim, smallest = self.elsewhere[0]
             blamed = self._names_to_blame(self.elsewhere[0])
             reason = f"every call also fails without this option: see {', '.join(blamed)}"
             yield Outcome(Verdict.NOT_APPLICABLE, reason=f"{claim}: {reason}", touched=TOUCHED), smallest
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether --fail-fast stops this capability, because a call falsifies other capabilities."""
+        return bool(self.trials.blamed) and self.statement.id not in self.trials.blamed
 
     def _outcome(self, number: int, trial: Trial) -> tuple[Outcome, AttentionCall] | None:
         call = trial.call

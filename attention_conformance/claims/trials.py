@@ -102,6 +102,11 @@ class Trials:
         declares = self.under_test.kernel.complete.declares
         return range(-len(self._fixed), size_of_array(declares, self.seed, self.strength))
 
+    @property
+    def latest(self) -> Trial:
+        """The trial that was made last."""
+        return next(reversed(self._made.values()))
+
     def at(self, number: int) -> Trial:
         """Return the trial with this index, whatever capabilities its call concerns."""
         if number not in self._made:
