@@ -84,7 +84,8 @@ def _scores(
 ) -> Float64[np.ndarray, "n T"]:
     """Draw scores: lower than that of α_i where ``below`` is True, higher where ``above`` is True, any elsewhere.
 
-    Scores may be equal unless ``distinct``. With ``few`` all inputs share few scores: three values unless ``distinct``.
+    Scores may be equal unless ``distinct``. With ``few``, all scores are multiples of u = 1 or 4; unless
+    ``distinct``, they are −u, 0 or u.
     """
     n = frame.n
     gaps = draw(frame.values("nT", st.sampled_from(LADDER[:1] if few else LADDER)))

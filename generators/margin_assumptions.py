@@ -175,7 +175,7 @@ def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins
     """Solve ATT-SVM(α) and check the solution over the rationals.
 
     If p = Σ λ_j g_j for duals λ ≥ 0 of the rows g_j = k_iα_i − k_it, all margins g_j·p are at least 1, and they are
-    exactly 1 where λ_j > 0, then p is p_mm. These conditions are checked on products of rows, so that p need not be
+    exactly 1 where λ_j > 0, then p is p_mm. These conditions need only the products g_j·g_l of rows, so that p is not
     computed. The last results are cached, as several assumptions need the same keys.
     """
     return solve_and_check(_Rows.of(keys, alpha))

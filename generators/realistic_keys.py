@@ -88,7 +88,7 @@ def realistic_keys(
 
 
 def _other_level(draw: DrawFn, grid: Grid) -> int:
-    """Draw the level, other than 0, to which a copied token is moved in one coordinate."""
+    """Draw the level, other than 0, of a copied token in the one coordinate in which it differs from its original."""
     return int(draw(st.sampled_from((grid.unit, grid.high, max(1, grid.unit // 4), grid.least))))
 
 

@@ -56,7 +56,7 @@ class SequenceDataset:
     """Tokens, L queries per input, a label for each query, and a head.
 
     The risk is (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), where the softmax is over the tokens that query k of
-    input i sees.
+    input i sees. The pairs (i, k) that see the same number T' ≥ 2 of tokens form a :class:`SequencePart`.
 
     Args:
         X: tokens, shape (n, T, d): a list, an array or a torch tensor, of which a read-only float64 copy is kept.
@@ -67,7 +67,7 @@ class SequenceDataset:
         mask: whether query k of input i sees token t, booleans of shape (n, L, T); by default every query sees all
             tokens.
         causal: whether query k sees only the tokens 0 … k; it cannot be combined with a mask, and needs L = T.
-        values: the products vᵀx_it, shape (n, T), if they are given in place of the head, which is then not used.
+        values: the products vᵀx_it, shape (n, T); if they are given, ``v`` is not used.
 
     Raises:
         InvalidInput: an entry is NaN or infinite, shapes do not fit together, a label is not ±1, the loss is unknown, a

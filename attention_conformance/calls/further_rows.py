@@ -157,7 +157,10 @@ class FurtherRows(AttentionRows):
 
     @cached_property
     def _masked_logit_gradient(self) -> Any:
-        """The gradient dz, (B, H, L, T); merging parts rounds further numbers, of size at most Σ |u| max |v|."""
+        """The gradient dz of the logits, (B, H, L, T), with an error bound that includes the merging of parts.
+
+        Merging rounds products u·o of the upstream gradient u with outputs o of parts, at most Σ_m |u_m| max_t |v_tm|.
+        """
         gradient: Any = super()._masked_logit_gradient
         if not self.parts:
             return gradient

@@ -60,9 +60,10 @@ class QueriedKernel:
         return np.mean(loss.value(self.kernel.outputs(keys, scores, queries)), axis=-1)
 
     def scaled_gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Return ∇L(p), (*b, d), or ∇L(W) = (1/n) Σ_i ∂ℓ_i/∂q_i z_iᵀ, (*b, d·e), as a factor and a direction.
+        """Return the gradient of the risk as a factor and a direction: by the prompt, (*b, d), or by vec(W), (*b, d·e).
 
-        Here ∂ℓ_i/∂q_i is the gradient of input i's loss by its query q_i = W z_i, and z_i has e columns.
+        ∇L(W) = (1/n) Σ_i ∂ℓ_i/∂q_i z_iᵀ, with ∂ℓ_i/∂q_i the gradient of input i's loss by its query q_i = W z_i. W is
+        trained if the keys are :attr:`outer_keys`, the products x zᵀ.
         """
         keys, queries, z = self._asked(keys, p)
         each, log_scale = self.kernel.gradients(keys, scores, loss, queries)

@@ -166,7 +166,8 @@ def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
     more |= read.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
     more |= "dtype" in read.reading.names
     if kernel.interface.name == "plain" and len(kernel.parameters) == 3:
-        # A signature of only three tensors is that of the paper's attention, with scale 1 and all keys visible.
+        # The interface ``plain`` calls a function of three tensors as the paper's attention: scale 1, all keys visible.
+        # Prefer the reading only if it is correct on more calls, and differs by axes, outputs or fixed options.
         reading = read.reading
         other = reading.axes not in ("BHLE", "NLE") or bool(reading.output)
         return own < theirs and (other or (reading.always_causal and reading.fixed_scale))

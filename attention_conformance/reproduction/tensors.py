@@ -18,13 +18,14 @@ MANY = 100
 """If a call has more entries than this, a test draws the entries at random, provided that the call then fails, too."""
 TENSORS = ("query", "key", "value", "upstream")
 OPTIONS = ("visible", "bias", "sinks", "slopes", "lse_upstream", "lengths", "score_mod", "mask_mod", "descales")
-"""The names of further arrays that a call may have."""
+"""The names of the arrays, besides TENSORS, that a call may have."""
 
 
 def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str, str]]:
     """Return the call with random numbers in its tensors, and the source lines that draw them, by the tensor's name.
 
-    Calls that are exact or have dropout need their own numbers; they are returned unchanged, without lines.
+    A call whose results must be exact, or that has dropout, needs its own numbers: it is returned unchanged, without
+    lines.
     """
     if call.exact or call.dropout:
         return call, {}
@@ -55,10 +56,11 @@ def tensor_lines(trace: Trace, call: AttentionCall, guards: bool, renamed: Mappi
 
     Args:
         trace: the failing call, with the source lines that draw some of its tensors.
-        call: the failing call or another one, with tensors rounded to the kernel's number format.
+        call: the call whose arrays are created, the failing one or one that the test compares with it; tensors are
+            rounded to the kernel's number format.
         guards: whether to surround each array in memory by NaN.
-        renamed: for a second call in a test, an expression for each of its arrays; only those with a new name are
-            created.
+        renamed: for a second call in a test, the expression that stands for each array, by the array's name. An array
+            is created only if the expression is a name other than its own; earlier lines create the others.
     """
     kernel, arrays = trace.kernel, {name: x for name in (*TENSORS, *OPTIONS) if (x := getattr(call, name)) is not None}
     memories = {name: memory_of(name, call) for name in TENSORS[:3]} | {"upstream": call.upstream_memory}

@@ -39,7 +39,7 @@ def textbook(query, key, value, upstream, *, scale):
 
 
 def check(name, found, due, allowed):
-    """Each entry is what is due, up to what is allowed; anything is, NaN too, where that is infinite."""
+    """Each entry of found differs from that of due by at most allowed; where allowed is inf, every value passes."""
     if found is None:
         raise AssertionError(f"{name}: autograd returned None")
     found = found.detach().cpu().double()

@@ -49,15 +49,15 @@ from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 
 GONE = 1e-6
-"""Total softmax weight of the tokens outside Ŝ_i below which x and y are followed separately; later changes of x are of
-about this size."""
+"""Total softmax weight of the tokens outside Ŝ_i below which the parts x ∈ F and y ∈ F^⊥ of p are followed separately;
+later changes of x are of about this size."""
 AT_REST = 2.0**-6
 """Largest change of a logit between x and its rest point up to which x and y may be followed separately."""
 STEPS = 60
 """Largest number of Newton steps from the x at which x and y are separated to the rest point of x."""
 SETTLED = 1e-12
-"""Change of a logit below which a Newton step is the last one; coordinates that change every logit by less are set to
-0."""
+"""Newton's method stops after a step that changes every logit by less than this number; the coordinates of x that
+contribute less to every logit are then set to 0."""
 
 
 @dataclass(frozen=True, eq=False)

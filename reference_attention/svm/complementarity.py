@@ -36,7 +36,7 @@ def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
     while undecided:
         change, idle = _change(rows, list(duals), undecided)
         if change:
-            # Half of the largest possible step keeps the duals on P positive.
+            # Half of the longest step that keeps all duals ≥ 0 keeps those positive that are positive now.
             step = min((duals[j] / -c for j, c in change.items() if c < 0), default=fmpq(2)) / 2
             return {j: duals.get(j, fmpq(0)) + step * c for j, c in sorted(change.items())}
         undecided = [j for j in undecided if j not in idle]
@@ -44,9 +44,10 @@ def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
 
 
 def _change(rows: Rows, positive: list[int], undecided: list[int]) -> tuple[dict[int, fmpq], set[int]]:
-    """Return a change of duals, by row, after which all rows ``undecided`` have positive duals, and an empty set.
+    """Return a direction of change for the duals, by row, that makes those of all ``undecided`` rows positive.
 
-    If there is no such change, return an empty change, and rows that have the dual 0 in every dual solution.
+    The second result, a set, is then empty. If there is no such direction, return an empty direction, and the set of
+    the ``undecided`` rows found to have the dual 0 in every dual solution.
     """
     tight = [*positive, *undecided]
     exact = rows.integers(tight)

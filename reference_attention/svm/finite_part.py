@@ -78,14 +78,15 @@ def mixing_offset(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
 def offset_correction(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
     """Return o₂ in the expansion W̄_R = ρ W^mm + o + o₂/ρ + O(1/ρ²) of the regularization path W̄_R.
 
-    The offset is :func:`mixing_offset`. Write o = Σ_j o_j G_j plus a combination of the rows of E. Then o₂ is
-    determined by ⟨G_j, o₂⟩ = −o_j/λ_j + t, with the same t for all j, and by E o₂ = 0.
+    The offset o and ρ are those of :func:`mixing_offset`. Write o = Σ_j o_j G_j plus a combination of the rows of E.
+    Then o₂ is determined by ⟨G_j, o₂⟩ = −o_j/λ_j + t, with the same t for all j, and by E o₂ = 0.
     """
     with ctx.workprec(BITS):
         rows, values = _offset_system(svm, attention)
         matrix = fmpq_mat(rows)
         least = arb_mat((matrix * matrix.transpose()).inv()) * arb_mat(len(rows), 1, values)
-        # Remove the component along W^mm = Σ λ_j G_j + Eᵀμ from these coefficients, with the multipliers μ of ``svm``.
+        # The multipliers μ and duals λ of ``svm`` are the coefficients of W^mm in the rows of E and G_S; ``least`` are
+        # those of the least-norm point, from which its component along W^mm is subtracted.
         multipliers = [svm.multipliers.get(pair, fmpq(0)) for pair in svm.rows.level] + list(svm.duals.values())
         point = arb_mat(matrix.transpose()) * least
         along = _product(point.entries(), svm.point) / arb(svm.norm_squared)

@@ -138,7 +138,7 @@ class AttentionRun:
 
     @property
     def step_error(self) -> Float64[np.ndarray, "t b"]:
-        """Bounds of how much less Φ_c falls in each step because the step is inexact, (t, b)."""
+        """Upper bounds, (t, b), of how much less the potential Φ_c falls in step t because the step is inexact."""
         return self.run.step_error(self.proxy)
 
     def phi(self, points: Numbers) -> Numbers:
@@ -146,16 +146,16 @@ class AttentionRun:
         return np.logaddexp.reduce(self.log_c - points @ self.geometry.rows.T, axis=-1)
 
     def gain(self, bounds: AdamBounds, turned: Any = 0.0) -> Numbers:
-        """Return the lower bounds b = η(κ − D'ρ tanh(χ/4)) − D'²ρ²η²/8 of the fall of Φ_c in each step, (t,).
+        """Return b = η(κ − D'ρ tanh(χ/4)) − D'²ρ²η²/8, lower bounds of the fall of Φ_c in each step, (t,).
 
-        ``turned`` is tanh(χ/4).
+        ``turned`` is tanh(χ/4). Symbols: see :func:`adam_from_a_margin`.
         """
         rho = bounds.rho * (1 + bounds.excess)
         kappa = bounds.kappa - self.geometry.diameter * rho * turned
         return attention_gain(self.geometry, exact(bounds.schedule.lengths), kappa, rho)
 
     def claims(self, bounds: AdamBounds, turned: Any = 0.0) -> Iterator[Claim]:
-        """Yield the claims on the direction of every step, the fall of the potential Φ_c, m(p) and m(p)/‖p‖_∞."""
+        """Yield the claims on each step's direction, the fall of the potential Φ_c, the margin m(p) and m(p)/‖p‖_∞."""
         steps = len(bounds.schedule.lengths)
         yield self.run.direction_claim(bounds, self.proxy)
         points, gain = self.run.points[: steps + 1], self.gain(bounds, turned)[:, None]

@@ -41,7 +41,7 @@ AHEAD = 8.0
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return the path of each run on the three samples, and the positions of the two solutions."""
+    """Return the path of each run on the three samples, and the positions of the solutions in ℓ2 and in ℓ∞."""
     lengths = 0.5 / np.sqrt(np.arange(1.0, STEPS + 1))
     runs = {}
     for label, shares, epsilon in (
@@ -69,9 +69,9 @@ def numbers(settings: Settings) -> Numbers:
 
 
 def attention_numbers(settings: Settings) -> Numbers:
-    """Return the paths of Adam and of normalised descent on attention from the ℓ2 direction, and the two solutions.
+    """Return the paths of Adam and of normalised descent on attention, and the positions of the solutions in ℓ2 and ℓ∞.
 
-    Each input has two tokens: one of the samples, which is optimal, and 0.
+    Both runs start in the direction of the ℓ2 solution. Each input has two tokens: a sample, which is optimal, and 0.
     """
     keys = np.stack([ROWS, np.zeros_like(ROWS)], axis=1)
     problem = Problem(keys, np.tile([1.0, 0.0], (3, 1)), loss_named("correlation"))
@@ -93,14 +93,14 @@ def recorded(steps: int) -> Any:
 
 
 def shares_of(points: Float64[np.ndarray, "r d"]) -> list[list[float]]:
-    """Return the margins of points, divided by ‖·‖_2 and by ‖·‖_∞, as shares of the largest such quotients."""
+    """Return m(p)/‖p‖_2 and m(p)/‖p‖_∞ of each point p, m its margin, as shares of their largest possible values."""
     least = (points @ ROWS.T).min(axis=1)
     sizes = np.linalg.norm(points, axis=1) * LARGEST[0], np.abs(points).max(axis=1) * LARGEST[1]
     return [[float(x), float(y)] for x, y in zip(least / sizes[0], least / sizes[1], strict=True)]
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """Draw each path, its last point, and both solutions."""
+    """Draw each path, its last point, and the solutions in ℓ2 and ℓ∞."""
     axes = figure.subplots()
     for label, path in numbers["runs"].items():
         points = np.array([point for point in path if min(point) > LEAST])

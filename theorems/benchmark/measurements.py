@@ -291,7 +291,7 @@ def measure(
 
 
 def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations: Int64[np.ndarray, "r"]) -> bool:
-    """Return whether a run selects its final tokens over the last decade of t, and ends with weights ≥ :data:`SURE`.
+    """Return whether a run selects the same tokens from a tenth of its length on, and ends with weights ≥ :data:`SURE`.
 
     This is an observation, not a proof: a run may keep tokens for long, and then change them.
     """

@@ -20,7 +20,7 @@ from theorems.core.claim import Claim
 from theorems.core.parts import Part
 
 ALWAYS = "on every case"
-"""Condition of claims that are made on every case on which no earlier claim ends the conclusion."""
+"""Condition of claims that are made on every case, unless an earlier claim fails and ends the check of the case."""
 
 
 class ClaimName(str):
@@ -45,7 +45,7 @@ class ClaimName(str):
         return name_with_part
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle as a plain string, since conditions are functions that cannot be pickled."""
+        """Pickle as a plain string, without attributes: ``when`` may contain a function, which cannot be pickled."""
         return str, (str(self),)
 
     def only(self, when: str) -> ClaimName:

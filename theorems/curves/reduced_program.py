@@ -114,13 +114,13 @@ class Reduced:
         return float(np.logaddexp.reduce(self.exponents(y)))
 
     def value_rounding(self, y: Float64[np.ndarray, "e"]) -> float:
-        """Return a bound of the rounding error of F_ρ(y): (m + e + 4) eps times the mean size of exponents' terms."""
+        """Return a bound of the rounding error of F_ρ(y): (m + e + 4) eps times an exponent's mean size."""
         weights, _ = self.slopes(y)
         size = np.abs(self.log_costs) + np.abs(self.rows) @ np.abs(y) + (self.margins - 1) * self.rho + 1
         return float((weights.size + y.size + 4) * EPS * (weights @ size))
 
     def slopes(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m e"]]:
-        """Compute the weights of the terms (each divided by their sum) at y, and the gradients of their exponents."""
+        """Compute each term's share of the sum at y, (m,), and the gradients of the terms' exponents, (m, e)."""
         exponents = self.exponents(y)
         weights = np.exp(exponents - np.logaddexp.reduce(exponents))
         return weights, -self.rows + self.margins[:, None] * (y / self.height(y))

@@ -158,7 +158,7 @@ def facts_of(
         name: the name of the data.
         starts: number of flows from random starts, besides the flow from p(0).
         seed: the seed of the random starts.
-        rules: rules of ``theorems bench`` to run from the start.
+        rules: the names of optimisers of ``theorems bench`` to run from p(0).
         train: ``v`` to train the head with the prompt as well.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Columns of Bokeh's data sources, made from the numbers of a picture: markers, sizes, one source per rule."""
+"""Columns of the Bokeh data sources of a picture, with markers and sizes of tokens, and one source per optimiser."""
 
 from __future__ import annotations
 

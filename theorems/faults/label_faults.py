@@ -19,7 +19,7 @@ Change = Callable[..., LabelSvm]
 
 
 def _label(name: str, says: str, **further: Any) -> Callable[[Change], Change]:
-    """Return a decorator that plants a change of the head's SVM: (solution, size if any, features) → wrong one."""
+    """Return a decorator that plants a fault in the head's SVM: (solution, size if any, features) → wrong solution."""
     return FAULTS.change(name, says, "lemma-13", label_svm, only=LabelSvm, **further)
 
 
@@ -99,7 +99,7 @@ def _keep_unrelaxed(right: RightSolver, keys: Array, alpha: Array, support: Arra
     relaxed_max_margin,
 )
 def _without_quadrant(right: RightSolver, keys: Array, alpha: Array, support: Array) -> MaxMargin | Infeasible:
-    """Return p_relax without the constraints of the inputs not in ``support``, whose margins may then be negative."""
+    """Return p_relax with only the constraints of inputs in ``support``; other inputs may have negative margins."""
     weaker = np.array(keys)
     weaker[~support] = keys[~support][np.arange(int((~support).sum())), alpha[~support]][:, None]
     return right(weaker, alpha, support)

@@ -214,7 +214,7 @@ def _path_of_other_multipliers(
 def _weak_components(
     components: Bool[np.ndarray, "n K"], samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]
 ) -> Bool[np.ndarray, "n K"]:
-    """Return weakly connected components, where edges count in both directions: each contains a whole sequence."""
+    """Return weakly connected components (edges count in both directions), which contain all tokens of a sequence."""
     sizes = [len({x for x in row if x != ABSENT}) for row in samples.tolist()]
     return np.arange(components.shape[1]) < np.array(sizes)[:, None]
 

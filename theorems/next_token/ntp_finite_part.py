@@ -30,7 +30,9 @@ FOLLOWS = sharper(
     "part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0, training rules out some alternative, and u is small"
 )
 FAR = 30.0
-"""The largest D_F‖u‖ for the statement's second inequality; beyond it the bound is e^30 times the bounded number."""
+"""The largest exponent D_F‖u‖ or D_c‖u‖ at which ‖u − v‖ is bounded (the statement's second inequality).
+
+Beyond it the bound may be e^30 times ‖u − v‖, and says nothing."""
 
 
 @statement(
@@ -91,7 +93,7 @@ def share_kept(t: Any) -> Numbers:
 
 
 def follows_claim(run: DescentRun) -> Iterator[Claim]:
-    """Yield the claim of the statement's second inequality, on u − v, for steps with D_F‖u‖ < :data:`FAR`."""
+    """Yield the claim of the statement's second inequality, on u − v, where its exponents are below :data:`FAR`."""
     limits, at, step = run.limits, run.at, exact(run.step)
     masked = limits.others
     logs: Any = np.log(limits.weights)[:, None] + limits.log_outer - np.where(masked, at.margins, 0.0)

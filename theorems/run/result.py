@@ -178,7 +178,7 @@ class Result:
     parts: Parts | None = None
 
     def misfit(self, id: str, total: int | None) -> str:
-        """Return why this cannot be the result of a unit with this id and ``total`` cases; empty if it can.
+        """Return why this cannot be the result of the statement ``id`` on ``total`` cases; an empty text if it can.
 
         The result may have ``total`` + 1 cases, since an error in drawing a case counts as a case.
         """

@@ -58,7 +58,7 @@ class SoFar:
     at_error: int = 0
 
     def misfit(self, id: str, total: int | None) -> str:
-        """Return why this cannot be the result so far of a unit with this id and ``total`` cases; empty if it can."""
+        """Return why this cannot be the result of the statement ``id`` on at most ``total`` cases; empty if it can."""
         return self.tried.misfit(id, total) or (self.falsified.misfit(id, total) if self.falsified else "")
 
     @property
@@ -69,14 +69,14 @@ class SoFar:
 
 @runtime_checkable
 class Progress(Protocol):
-    """Protocol of a function that is told the progress of a unit of work."""
+    """Protocol of a function that is told the progress of a unit of work, such as a statement on its cases."""
 
     def __call__(self, done: int, so_far: Any = None, /) -> None:
         """Take the number of finished steps, and in ``so_far`` their result, to be reported if the unit is stopped."""
 
 
 def nothing(done: int, so_far: Any = None, /) -> None:
-    """Ignore the progress of a unit."""
+    """Ignore the progress of a unit of work."""
 
 
 CheckCase = Callable[[Statement, Subject, Implementation], Outcome]
@@ -146,7 +146,7 @@ def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | 
 
 
 class _Trial:
-    """Checks of a statement on many cases, with the smallest case that falsifies the claim falsified first."""
+    """Checks of a statement on many cases, with the smallest case of the claim that was falsified first."""
 
     def __init__(
         self,

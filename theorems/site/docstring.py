@@ -121,7 +121,7 @@ def _list(items: list[list[str]], linked: Linked) -> str:
 
 
 def _render_block(kind: str, lines: list[str], linked: Linked) -> str:
-    """Return the HTML of a displayed formula of several lines (kind "display"), or else of a paragraph."""
+    """Return the HTML of a displayed formula (kind "display"), with its line breaks kept, or of a paragraph."""
     if kind == "display":
         rows = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
         return f'<div class="display">{"<br>".join(inline(line, linked) for line in rows)}</div>'

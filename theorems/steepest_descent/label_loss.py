@@ -80,7 +80,10 @@ class LabelGeometry(RowGeometry):
         return np.min(self.weights)
 
     def log_odds(self, W: Any) -> tuple[Numbers, Numbers]:
-        """Return the logits −g_iv·W, (*b, n, k−1), and log x_i, their log-sum-exp over the wrong classes v, (*b, n)."""
+        """Return the logits −g_iv·W of each feature's wrong classes v, (*b, n, k−1), and the log-odds log x_i, (*b, n).
+
+        x_i = Σ_v e^{−g_iv·W} are the odds of a wrong class of feature i, and g_iv are the :attr:`rows`.
+        """
         logits = -(W @ self.rows.T)
         by_input = logits.reshape(*logits.shape[:-1], len(self.case.features), self.case.classes - 1)
         return by_input, np.logaddexp.reduce(by_input, axis=-1)
@@ -109,7 +112,8 @@ class LabelGeometry(RowGeometry):
     def gain(self, step: Numbers, lag: Numbers) -> Numbers:
         """Return b = η(γ − D'τ) − (e^{Dη} − 1 − Dη): a step of length η lowers Y by at least b, if b ≥ 0.
 
-        The lag τ is a bound of the total variation between the weights of the rows in the momentum M_t and in ∇L.
+        The lag τ bounds the total variation between the weights of the rows in the momentum M_t and in ∇L. (Other
+        symbols: see the module.)
         """
         moved = self.reach * step
         return step * (self.margin - self.diameter * lag) - (np.expm1(moved) - moved)
@@ -122,7 +126,7 @@ class LabelGeometry(RowGeometry):
     def curvature(self, u: Any) -> Numbers:
         """Return the upper bound V(u) of the second derivative of Y in any direction Δ with ‖Δ‖ = 1, for equal weights.
 
-        V is D'²/4 for n = 1; for other n it tends to D'²/4 as u → 0.
+        V is D'²/4 for n = 1; for other n it tends to D'²/4 as u = L/π_min → 0. (Symbols: see the module.)
         """
         n, D, apart = float(len(self.case.features)), self.reach, self.diameter
         saturated = -np.expm1(-u / n) * n
@@ -140,7 +144,10 @@ class LabelGeometry(RowGeometry):
 
     @property
     def steepness(self) -> float:
-        """The upper bound (1/π_min)/(1 − e^{−1/π_min}) of ‖∇Y‖_*/D at every W."""
+        """An upper bound of ‖∇Y‖_*/D at every W: (1/π_min)/(1 − e^{−1/π_min}), with π_min the least weight.
+
+        Y is the :meth:`log_excess`, and D the largest ‖g_iv‖_* of a row.
+        """
         most = 1 / float(value_of(self.least_weight)) * (1 + 1e-12)
         return most / -math.expm1(-most)
 

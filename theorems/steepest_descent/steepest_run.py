@@ -150,7 +150,7 @@ def claim_steps(
     average, error = remember(gradient, log_scale, schedule)
     moved: Any = exact(after) - before
     size, step = geometry.dual_length(average), exact(lengths)[:, None]
-    # A correct M may differ from ours within its error; the step is then steepest for that M.
+    # The run's M may differ from ``average`` by ``error`` because of rounding; its step is then steepest for its own M.
     wrong = 2 * geometry.dual_norm_bound(error)
     added = geometry.norm_bound(EPS * np.abs(after)) + 8 * points.shape[-1] * EPS * step
     room = value_of(step * wrong + added * geometry.dual_norm_bound(np.abs(value_of(average))))

@@ -47,8 +47,8 @@ def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: Optimal
 def quadratic_risk_claim(data: QueryDataset, lam: fmpq, attention: OptimalAttention, rng: np.random.Generator) -> Claim:
     """Claim φ(s) − φ(s⋆) = Σ ν_t s_t + λ‖s − s⋆‖² for the loss φ(s) = −h(Xᵀs).
 
-    Here h(x) = vᵀx − λ‖x‖² is the head, and ν_t ≥ 0 are the multipliers of s⋆. The identity is decided at weights s of
-    sum 1, inside and outside the simplex.
+    Here h(x) = vᵀx − λ‖x‖² is the head, s⋆ the weights that minimise φ over the simplex, and ν_t ≥ 0 their multipliers;
+    tokens are orthonormal. The identity is decided at weights s of sum 1, some of them negative.
     """
     wrong = ""
     for i, tokens in enumerate(data.X):

@@ -261,7 +261,7 @@ def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Cl
 
 
 def _certificate(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
-    """Claim ‖W‖_⋆‖M̂‖_op ≥ m(W) at the iterates at which opt is selected, with the M̂ of the statement."""
+    """Claim ‖W‖_⋆‖M̂‖_op ≥ m(W), the least margin of W, where opt leads; M̂ = −∇L/Σω, see :mod:`.factored_flow`."""
     points = run.before
     total, leads = certificate_sides(points.at)
     if leads.any():

@@ -138,16 +138,16 @@ class Mixing:
 
     @cached_property
     def log_ceiling(self) -> arb:
-        """The logarithm of B; the excess risk n(L − L_⋆) at W_fin + r W^mm is at most B e^{−r} (:mod:`.mixing`)."""
+        """The logarithm of the B for which the excess risk n(L − L_⋆) at W_fin + r W^mm is at most B e^{−r}."""
         at_finite = {pair: inner(balls(row), self.finite) for pair, row in self.masked_rows.items()}
         parts = [arb((self.cost(pair) + 2 * self.lam) * self.best(pair)) * (-h).exp() for pair, h in at_finite.items()]
         return sum(parts, arb(0)).log()
 
     @property
     def least_depth(self) -> arb:
-        """The least r for which the bounds hold that use the point W_fin + r W^mm of the ray: log(4B/(λ s⋆_min²)).
+        """The least r at which attention at W_fin + r W^mm is certainly close to s⋆: log(4B/(λ s⋆_min²)).
 
-        At this r, B e^{−r} bounds the excess risk so that attention is within ε = s⋆_min/2 of s⋆.
+        B e^{−r} bounds the excess risk (:attr:`log_ceiling`); attention is then within ε = s⋆_min/2 of s⋆.
         """
         return self.log_ceiling + arb(4 / (self.lam * self.least_weight**2)).log()
 
@@ -160,7 +160,7 @@ class Mixing:
         return arb(8).sqrt() * epsilon / arb(self.least_weight)
 
     def lost_by_ratios(self, m: Balls, epsilon: arb) -> arb:
-        """Return the bound ‖m‖₁δ of |mᵀEW − mᵀb| for coefficients m of the rows E, where b are the log-ratios."""
+        """Return the bound ‖m‖₁δ of |mᵀEW − mᵀb| for coefficients m of E; b: log-ratios, δ: :meth:`deviation`."""
         return sum((abs(x) for x in m), arb(0)) * self.deviation(epsilon)
 
     @cached_property

@@ -174,7 +174,7 @@ def _infeasibility_claim(case: Case, infeasible: Infeasible) -> Claim:
 def _violation(
     problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"]
 ) -> Float64[np.ndarray, "k"]:
-    """Return the distance by which log n(L − L_⋆) under test is outside its bounds, in floats; negative if inside."""
+    """Return by how much the implementation's log(n(L − L_⋆)) is outside the statement's bounds; negative if inside."""
     with in_floats():
         bounds = FloorBounds(AttentionAt(problem, points))
         theirs = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, points, problem.optimal)

@@ -44,10 +44,10 @@ def one_support(draw: DrawFn) -> Case:
 
 
 def shorter_elsewhere(case: Case) -> float:
-    """Return by which share ‖p_relax‖ can decrease if one non-support selects another token, minus :data:`CLEAR`.
+    """Return by what fraction ‖p_relax‖ can shrink if one input selects another token, minus :data:`CLEAR`.
 
-    The other token must have more label margin than required. Return −1 if v_mm or p_relax does not exist, the data's
-    head is not v_mm, or the loss is not the logistic loss. (Symbols: see the module.)
+    The input must not be a support, and the other token's label margin under v_mm must be above 1. Return −1 if v_mm or
+    p_relax does not exist, the data's head is not v_mm, or the loss is not logistic. (Symbols: see the module.)
     """
     joint = joint_of(case)
     data = case.dataset
@@ -61,9 +61,9 @@ def shorter_elsewhere(case: Case) -> float:
 
 
 def _elsewhere(joint: Joint) -> Iterator[MaxMargin]:
-    """Yield p_relax for every choice of tokens that replaces α at one non-support.
+    """Yield p_relax for every choice that differs from α in the token of one input that is not a support.
 
-    The replacing token has more label margin than required.
+    The other token's label margin under v_mm is above 1. Choices for which p_relax does not exist are left out.
     """
     for i, t in np.argwhere(joint.others & ~joint.svm.support[:, None]):
         if joint.tokens[i, t] @ joint.svm.v > 1:

@@ -72,7 +72,7 @@ not_locally_optimal = Weakening(
 
 
 def behind(case: Case) -> Finding:
-    """Check that the start p(0) has p(0)·p_mm ≥ 0: it lies in the widest cone around p_mm (width μ = 1, radius 0)."""
+    """Check that p(0)·p_mm ≥ 0: p(0) is in the half-space C_{1,0}(p_mm), the paper's widest cone, and not behind it."""
     if not np.any(start_of(case)):
         return Finding(None, "p(0) = 0 has no direction")
     widest = {"cone_mu": np.array(1.0), "cone_radius": np.array(0.0)}

@@ -32,7 +32,7 @@ from theorems.without.mixed_features import head_is_max_margin, mixed_margins
 from theorems.without.weakening import Weakening, weaken
 
 CLEAR = 0.05
-"""Smallest distance between the claimed limit and the limit expected instead for which a hunt checks the claims."""
+"""A hunt checks the claims only if the claimed and the expected limit, unit vectors, are at least this far apart."""
 
 
 def not_followed(why: str) -> Undecided:

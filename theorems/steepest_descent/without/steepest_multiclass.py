@@ -1,4 +1,4 @@
-"""Steepest descent on labels that no W separates: the loss has a positive lower bound, with and without momentum.
+"""Steepest descent, with and without momentum, on labels that no W separates: the loss stays above a positive bound.
 
 References: derived here; :mod:`theorems.steepest_descent.steepest_multiclass`.
 """
@@ -40,7 +40,7 @@ def seen_twice(draw: DrawFn) -> LabelledFeatures:
 
 
 def _vanishes(momentum: float, case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Claim L ≤ π_min log 2, π_min the least weight, after 2000 steps from 0 in the spectral norm, in floats."""
+    """Claim that after 2000 steps from 0 in the spectral norm L ≤ π_min log 2, in floats; π_min is the least weight."""
     problem = case.problem
     run = under_test[label_descent](
         problem,

@@ -104,14 +104,19 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (a) If both are neighbour-optimal, L(R q2) < L(R q1) for all R > R0.
     (b) If q1 has one directional neighbour and it scores *strictly higher*, L(R q1) < L(R q2) for all R > R0.
 
-    **Effective.** Notation (α, a, g, c_i, S_low, S_high) and the bound (*) are those of :mod:`.directional_risk`. Let
-    θ⁺ be the smallest margin of q1 over lower-scoring tokens, θ⁻ that over higher-scoring tokens, and w = Σ c_i |g_it|
-    over the tokens that attain θ1.
+    The directional margin of q is its least margin (k_iα − k_it)·q over t ≠ α_i; the tokens that attain it are q's
+    directional neighbours. q is neighbour-optimal if each of them scores lower than its input's α.
+
+    **Effective.** The margins a of tokens, the score gaps g, the slopes c_i, the constants S_low and S_high of lower-
+    and of higher-scoring tokens, and the bound (*) are those of :mod:`.directional_risk`. Let θ⁺ be the smallest margin
+    of q1 over lower-scoring tokens, θ⁻ that over higher-scoring tokens, and w = Σ c_i |g_it| over the tokens that
+    attain θ1.
 
     (a) θ⁺ = θ1 < θ⁻. By (*) and a ≥ 0,
             n (L(Rq1) − L_α) ≥ w e^{−Rθ1}/T − S_high e^{−Rθ⁻},    n (L(Rq2) − L_α) ≤ S_low e^{−Rθ2}.
-        From R0 = max( log(2T S_high/w)/(θ⁻ − θ1), log(2T S_low/w)/(θ2 − θ1) ) on, the terms with S_high and S_low are
-        each at most half of w e^{−Rθ1}/T, so L(Rq1) − L_α ≥ w e^{−Rθ1}/(2Tn) ≥ L(Rq2) − L_α, strictly beyond R0.
+        Let R0 = max( log(2T S_high/w)/(θ⁻ − θ1), log(2T S_low/w)/(θ2 − θ1) ). For R ≥ R0 the terms with S_high and
+        S_low are each at most half of w e^{−Rθ1}/T, so L(Rq1) − L_α ≥ w e^{−Rθ1}/(2Tn) ≥ L(Rq2) − L_α, strictly
+        for R > R0.
     (b) θ⁻ = θ1 < θ⁺: the same with the signs exchanged,
             n (L(Rq1) − L_α) ≤ −w e^{−Rθ1}/T + S_low e^{−Rθ⁺},    n (L(Rq2) − L_α) ≥ −S_high e^{−Rθ2},
         R0 = max( log(2T S_low/w)/(θ⁺ − θ1), log(2T S_high/w)/(θ2 − θ1) ).
@@ -120,9 +125,9 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     float64 resolves (:func:`.directional_risk.resolved_radii`).
 
     Two remarks. The proof does not use that q2 is neighbour-optimal in (a), nor that q1 has only one neighbour in (b).
-    And R0 also depends on θ⁻ − θ1, the distance to the next token of *higher* score, which the paper's proof leaves out
-    of case 1 ("only depends on the margin difference and global problem variables"): with θ2 − θ1 fixed R0 is
-    unbounded.
+    And R0 also depends on θ⁻ − θ1, the difference to the margin of the next token of *higher* score. Case 1 of the
+    paper's proof omits this ("only depends on the margin difference and global problem variables"): with θ2 − θ1 fixed
+    R0 is unbounded.
 
     **Sharp.** n (L(Rq) − L_α) e^{Rθ} → Σ |ℓ'(γ_iα_i)| (γ_iα_i − γ_it) over the directional neighbours of q, for either
     direction, with an explicit remainder (:func:`.leading_term.leading_term`).

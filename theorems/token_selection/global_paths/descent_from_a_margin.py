@@ -94,15 +94,17 @@ STEPS, NORMALIZED_STEPS = 200, 300
 EVALUATIONS = 1_000_000
 """Approximate largest number of key entries evaluated over all iterates; large problems get fewer iterations."""
 LENGTHS = (0.05, 0.2, 1.0)
-"""The lengths of a normalized step in units of 1/max‖g‖, in which a step changes a margin g·p by at most its length."""
+"""Lengths of a normalized step in units of 1/max‖g‖, g the rows: a step changes margins g·p by at most its length."""
 MOST_DRIFT = 0.25
-"""The largest change by rounding, of log(L − optimal risk), at which margins are claimed; the proof allows log(4/3)."""
+"""The largest change of log(L − optimal risk) by rounding with which margins are claimed; the proof allows log(4/3)."""
 FLOW_RELATIVE = 1e-12
 """The relative tolerance of the flow's solver, small because the offset of p from the ray of p_mm is compared."""
 NEARLY = 1e-2
 """The largest :func:`.log_coefficient_change` at which the offset of p from the ray of p_mm is compared."""
 RESOLVED = 1e6
-"""The largest ‖p(0)‖ max‖g‖ at which, even at norm 100‖p(0)‖, the solver's tolerance is below the start's margin."""
+"""The largest ‖p(0)‖ max‖g‖ at which the flow is followed, with g = k_opt − k_t the rows.
+
+At the norm 100‖p(0)‖ the solver's tolerance then changes a margin g·p by at most 1e-4, less than the start's margin."""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 

@@ -120,7 +120,7 @@ class FlowOffset:
         return np.asarray(self.across(p) - self.inside(p))
 
     def residual(self, q: Float64[np.ndarray, "d"]) -> float:
-        """Return an upper bound of |e| in (*), e = Σ_S c_j e^{−ĝ_j·q} ĝ_j − p̄_mm, which includes the rounding error."""
+        """Return an upper bound, with rounding, of |Σ_S c_j exp(−ĝ_j·q) ĝ_j − p̄_mm| (symbols: see the module)."""
         rows, costs = self.constraints.rows[self.support], self.constraints.log_costs[self.support]
         terms = np.exp(costs - rows @ q)
         size = np.abs(rows) @ np.abs(q) + np.abs(costs) + 1

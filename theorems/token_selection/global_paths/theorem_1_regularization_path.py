@@ -213,10 +213,10 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     radius_index: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """Yield the effective claims at points p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm), RΘ = ``rhos[radius_index]``.
+    """Yield the claims with explicit constants at points p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm).
 
-    Rounding leaves open whether the risk at a point p exceeds that at R p̄_mm by up to a factor e^o. As such a point
-    belongs to the sublevel set for RΘ − o, the bounds are claimed with RΘ − o in place of RΘ.
+    Here RΘ = ``rhos[radius_index]``, with Θ the margin of p̄_mm. Because of rounding, the excess risk at p may be larger
+    than that at R p̄_mm, by a factor of at most e^o; the bounds are then claimed with RΘ − o in place of RΘ.
     """
     p, p_mm, rho, options = (
         exact(points),
@@ -245,7 +245,7 @@ def in_sublevel_sets(
 
 @section
 def on_the_path(path: FollowedPath) -> Iterator[Claim]:
-    """Yield the limit and sharp claims at the radii ρ of the followed path; o is its offset from the ray of p_mm."""
+    """Yield the claims on limits and first-order terms at the radii ρ of the path; o is its offset from p_mm's ray."""
     yield from premises(path)
     rho, size, one_minus = path.rho, path.size, path.one_minus_cosine
     noise = (size * path.rounding + path.rounding**2) / rho**2 + path.value_rounding / rho

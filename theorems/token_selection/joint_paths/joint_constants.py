@@ -277,7 +277,7 @@ class LimitBounds:
 
     @property
     def head(self) -> Numbers:
-        """The upper bound F (1 + Δ/ν)/(rΓ) of 1 − cos(v, v_mm) by item 5, valid if at most 1; F is the deficit."""
+        """The upper bound F (1 + Δ/ν)/(rΓ) of 1 − cos(v, v_mm) by item 5, valid if at most 1; F: item 1."""
         setup, at = self.minimiser.setup, self.minimiser
         deficit = max(self._deficit, 0.0) + 16 * EPS * (1 + float(np.abs(setup.joint.chosen_tokens @ at.w).max()))
         return deficit / exact(self._r) * (1 + setup.spread / setup.nu) / setup.margin
@@ -293,7 +293,7 @@ class LimitBounds:
 
     @property
     def _deficit(self) -> float:
-        """An upper bound of rΓ − min_i Y_i v·x_i^p: F for the minimiser's own risk, up to terms that vanish with it."""
+        """The minimiser's log n + Λ, which bounds rΓ − min_i Y_i v·x_i^p up to terms that vanish with the risk."""
         return math.log(self.minimiser.setup.joint.tokens.shape[0]) + self.minimiser.log_risk
 
     @property

@@ -74,7 +74,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class SublevelSet:
-    """The set of the pairs (v, p) with ‖v‖ ≤ r, ‖p‖ ≤ R and L(v, p) ≤ L(r v̄_mm, p_c), p_c = ``competitor``."""
+    """The pairs (v, p) with ‖v‖ ≤ r, ‖p‖ ≤ R and at most the risk of (r v̄_mm, p_c), with p_c = ``competitor``."""
 
     setup: JointSetup
     under_test: Implementation

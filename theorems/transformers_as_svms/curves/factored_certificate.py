@@ -19,9 +19,10 @@ from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 
 def certificate_sides(at: AttentionAt) -> tuple[Numbers, Bool[np.ndarray, "b"]]:
-    """Compute Σω e^{−log_scale}, (b,), for −∇L = Σ ω_it G_it, and whether all ω are certainly ≥ 0, (b,).
+    """Compute the sum of the coefficients ω_it of −∇L = Σ ω_it G_it, and whether all are certainly ≥ 0, (b,) each.
 
     The coefficients are ω_it = (1/n)|ℓ'_i| s_it (f_i − γ_it) for t ≠ opt_i, with f_i the output of input i.
+    Their sum is multiplied by e^{−log_scale} (see the module).
     """
     problem = at.problem
     omega: Any = -at.coefficients / problem.n
