@@ -110,7 +110,7 @@ def batch_schedule(
     """
     n = len(weights)
     if kind not in KINDS or not 1 <= size <= n:
-        raise InvalidInput(f"kind, size: {kind!r}, {size}; give one of {', '.join(KINDS)}, and 1 to {n}.")
+        raise InvalidInput(f"kind, size: {kind!r}, {size}; give kind {' or '.join(KINDS)}, and size 1 to {n}.")
     if kind == FULL:
         return np.tile(weights, (steps, 1))
     shares, order = np.zeros((steps, n)), rng.permutation(n)

@@ -240,7 +240,7 @@ def _further(contents: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
     """Return the arrays of single statements as float64; directions outside ``arrays`` must have shape (d,)."""
     within = contents.get("arrays", {})
     if not isinstance(within, Mapping):
-        raise InvalidInput(f"{name}: arrays must be an object of named arrays.")
+        raise InvalidInput(f"{name}: 'arrays' is not an object; give an object that maps names to arrays.")
     further: dict[str, Any] = {key: contents[key] for key in (*FURTHER, *FACTORS) if key in contents}
     for key in DIRECTIONS:
         if key in contents:

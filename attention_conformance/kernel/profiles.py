@@ -67,6 +67,7 @@ def profile_named(name: str) -> Profile:
     """
     if name not in PROFILES:
         raise InvalidInput(
-            f"--profile: {name!r} is not one of {', '.join(PROFILES)}; leave --profile out for a run between these."
+            f"--profile: {name!r} is not one of {', '.join(PROFILES)}; leave --profile out for a run longer than"
+            " minute's and shorter than deep's."
         )
     return PROFILES[name]

@@ -203,4 +203,4 @@ def check_same(name: str, found: Tensor | None, due: Tensor | None) -> None:
         return
     found, due = (x.detach().cpu().double() for x in (found, due))
     if not torch.allclose(found, due, rtol=0, atol=0, equal_nan=True):
-        raise AssertionError(f"{name}: up to {(found - due).abs().max():.3g} apart")
+        raise AssertionError(f"{name}: the two tensors differ by up to {(found - due).abs().max():.3g}")

@@ -224,7 +224,7 @@ def max_margin(
     chosen = _per_input("alpha", alpha, n, tokens - 1)
     margins = _per_input("required", np.ones(n, dtype=np.int64) if required is None else required, n, 1)
     if not margins.any():
-        raise InvalidInput("required: with all margins 0 the solution is p = 0; require 1 of at least one input.")
+        raise InvalidInput("required: with all margins 0 the solution is p = 0; require margin 1 for some input.")
     rows = KeyRows(checked, chosen)
     bounds = margins[rows.inputs]
     guess = float_solution(rows.floats, bounds)

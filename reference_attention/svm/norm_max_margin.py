@@ -191,7 +191,8 @@ def _of_blocks(
     """
     if math.prod(norm.shape) != keys.shape[2] or norm.power == 1:
         raise InvalidInput(
-            f"norm: {norm}, shape {norm.shape}; give a norm of the largest block, of {keys.shape[2]} entries."
+            f"norm: {norm}, for shape {norm.shape}; give the largest norm of a block (power ∞), for a shape of"
+            f" {keys.shape[2]} entries."
         )
     svm = max_margin(keys, alpha)
     if not isinstance(svm, MaxMargin):

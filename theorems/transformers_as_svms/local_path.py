@@ -101,24 +101,27 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Effective.** The cone is that of Lemma 7 of the first paper, for the keys vec(x zᵀ). So are the score gaps D_it =
     γ_iα − γ_it, the margins m_it of W^mm_α, and the bounds w_it of their change in the cone, per unit of ‖W‖/P. A token
     is good if D_it > 0 and harmful otherwise. N is the number of good tokens, Γ⁺ their largest and Γ⁻ their least score
-    gap; κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)). R0/P is the least r with c_max Σ_harmful |D_it| e^{−r(m_it − w_it − 1)} ≤
-    c_min Γ⁻/(2T). Every W of the cone with R0 ≤ ‖W‖ ≤ R = ρP and L(W) ≤ L(ρ W^mm_α) has
+    gap; c_max and c_min are the largest and the least |ℓ'| on the range of the scores, and L_α is the risk if every
+    input selects α. κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)), and R0/P is the least r with c_max Σ_harmful |D_it| e^{−r(m_it
+    − w_it − 1)} ≤ c_min Γ⁻/(2T). Every W of the cone with R0 ≤ ‖W‖ ≤ R = ρP and L(W) ≤ L(ρ W^mm_α) has
 
         m(W) = min_{i, t≠α_i} (x_iα − x_it)ᵀ W z_i ≥ ρ − κ_α    and    cos(W, W^mm_α) ≥ 1 − κ_α/ρ.
 
-    *Derivation.* Let r = ‖W‖/P and a = m(W). Some token with a positive dual has margin at most r, and harmful tokens
-    have more (Lemma 7), so a good token j attains a ≤ r, and a > 0. The mean value theorem gives n(L(W) − L_α) ≥ c_min
-    Σ_good s D − c_max Σ_harmful s|D|. As s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, this is at least ½c_min Γ⁻ e^{−a}/T
-    beyond R0. At ρ W^mm_α the excess n(L − L_α) is at most c_max N Γ⁺ e^{−ρ}, as all margins are at least ρ. So a ≥ ρ −
-    κ_α. As W/a is feasible and W^mm_α is the projection of 0 on the feasible set, ⟨W, W^mm_α⟩ ≥ aP². A W whose excess
-    is e^y times that of ρ W^mm_α belongs to the sublevel set of ρ − y, so the claims use all points of the cone. For ρ
-    > max(κ_α/μ, κ_α + R0/P) the minimiser lies inside the cone, beyond R0.
+    *Derivation.* Let r = ‖W‖/P and a = m(W). Some token with a positive SVM dual has a margin of at most r at W, and
+    every harmful token has a margin above r (Lemma 7). So the least margin a is that of a good token j; a ≤ r, and a >
+    0. With the softmax weights s_it the mean value theorem gives n(L(W) − L_α) ≥ c_min Σ_good s_it D_it − c_max
+    Σ_harmful s_it |D_it|. As s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m_it − w_it)}, this is at least ½c_min Γ⁻ e^{−a}/T beyond
+    R0. At ρ W^mm_α the excess n(L − L_α) is at most c_max N Γ⁺ e^{−ρ}, as all margins are at least ρ. So a ≥ ρ − κ_α.
+    As W/a is feasible and W^mm_α is the projection of 0 on the feasible set, ⟨W, W^mm_α⟩ ≥ aP². If the excess at W is
+    up to e^y times that at ρ W^mm_α, the bounds hold with ρ − y in place of ρ, so they are claimed at all points of the
+    cone. For ρ > max(κ_α/μ, κ_α + R0/P) the minimiser lies inside the cone, beyond R0.
 
     **Limit.** The path under test lies in the cone and between the two radii. Its risk is at most the risk at ρ W^mm_α
-    and at the point W_o, which has the norm ρP and the limit offset o from the ray; the search starts from both. No
-    claim needs or says that the path is the minimum. So the path has the bounds above (path-margin). With w = λ/Σλ, c_j
-    = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P, H = Σ_harmful |D| e^{−r(m−w)}, and the
-    b of :func:`theorems.rounding.approximations.bend`, it also has (path-turns)
+    and at a point W_o of norm ρP, whose offset from the ray of W^mm_α is o, the limit of the path's offset; the search
+    starts from both. No claim needs or says that the path is the minimum. So the path has the bounds above
+    (path-margin). With w = λ/Σλ for the duals λ of W^mm_α, c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x =
+    (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P, H = Σ_harmful |D| e^{−r(m−w)}, and the b of
+    :func:`theorems.rounding.approximations.bend`, it also has (path-turns)
 
         1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r.
 
@@ -185,7 +188,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     if not np.array_equal(path.norms, norms):
         raise Refuted(IN_THE_CONE, f"the path has the radii {path.norms}, but {norms} were requested", Form.EXACT)
     if path.points.shape != (len(radii), constants.problem.d) or not np.isfinite(path.points).all():
-        raise NotANumber(IN_THE_CONE, "the path has no finite point at each radius", Form.EXACT)
+        raise NotANumber(IN_THE_CONE, "the path lacks a finite point of the right length at some radius", Form.EXACT)
     rho, along, nu = bounds.sizes(path.points)
     # Rounding in the optimiser may put a point of the cone's boundary slightly outside the cone.
     room = 64 * constants.problem.d * EPS

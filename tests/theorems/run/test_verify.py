@@ -377,7 +377,7 @@ BAD = {
     "direction": ({**GOOD, "q": V, "q1": V, "q2": np.ones(3)}, "q2: shape (3,) has length 3"),
     "direction of directions": ({**GOOD, "q1": np.ones((1, 2))}, "q1: shape (1, 2)"),
     "further shape": ({**GOOD, "arrays": {"q": {"shape": "x"}}}, "q: is not an array"),
-    "arrays": ({**GOOD, "arrays": [1]}, "object of named arrays"),
+    "arrays": ({**GOOD, "arrays": [1]}, "object that maps names to arrays"),
 }
 
 

@@ -63,7 +63,9 @@ class OnDask:
             self._connect(CONNECTING)
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InvalidInput(f"--engine dask://{scheduler}: no scheduler answers there ({reason}).") from None
+            raise InvalidInput(
+                f"--engine dask://{scheduler}: no scheduler answers there ({reason}); start one, or give its address."
+            ) from None
 
     def submit(self, task: Task) -> Answer:
         """Submit a task and return a future for the worker's answer; tasks run in the order of submission."""
@@ -150,7 +152,7 @@ class OnDask:
         self._heard = time.monotonic()
 
     def _identity(self) -> dict[str, Any] | None:
-        """Return the scheduler's id with one of its workers; None if no scheduler answers at the address."""
+        """Return the scheduler's description of itself, which contains its id; None if no scheduler answers."""
         return self._ask_scheduler("identity", n_workers=1)
 
     def _ask_scheduler(self, question: str, **about: Any) -> Any:

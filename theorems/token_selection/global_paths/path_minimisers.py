@@ -92,7 +92,7 @@ class OptimiserPath:
         if path.points.shape != (len(radii), self.followed_to[0].sphere.problem.d) or not np.array_equal(
             path.norms, radii
         ):
-            why = f"points have the shape {path.points.shape}, radii are {path.norms} instead of {radii}"
+            why = f"the points have the shape {path.points.shape}, and the radii are {path.norms} instead of {radii}"
             yield Claim(ON_THE_SPHERE, Form.EXACT, -1.0, 0.0, EXACT, why)
             raise Ended(ON_THE_SPHERE)
         if not np.isfinite(path.points).all():
@@ -126,12 +126,12 @@ class OptimiserPath:
 
     @property
     def at(self) -> list[Followed]:
-        """The points of the followed path at the radii of :attr:`good`."""
+        """The points of the followed path at the radii at which the optimiser reports convergence."""
         return [self.followed_to[k] for k in self.good]
 
     @property
     def points(self) -> Float64[np.ndarray, "g d"]:
-        """The optimiser's minimisers at the radii of :attr:`good`, (g, d)."""
+        """The optimiser's minimisers at the radii at which it reports convergence, (g, d)."""
         return self.path.points[self.good]
 
     @property
@@ -143,7 +143,7 @@ class OptimiserPath:
 
     @property
     def predicted_offsets(self) -> Float64[np.ndarray, "g e"]:
-        """The offsets that :mod:`theorems.curves.reduced_program` predicts at the radii of :attr:`good`, (g, e)."""
+        """The offsets that :mod:`theorems.curves.reduced_program` predicts at the radii with convergence, (g, e)."""
         return np.array([f.predicted for f in self.at])
 
     @property

@@ -127,10 +127,12 @@ class JointMinimiser:
         has = (float(path.radii[0]), float(path.log_head_radii[0])) if len(path.radii) == 1 else ()
         if shapes != ((1, self.starts.shape[1]), (1, self.setup.joint.tokens.shape[2])) or has != radii:
             raise Refuted(
-                IN_THE_BALLS, f"a pair of shapes {shapes} at (R, log r) = {has} instead of {radii}", Form.EXACT
+                IN_THE_BALLS,
+                f"prompts and heads of shapes {shapes} at (R, log r) = {has} instead of one of each at {radii}",
+                Form.EXACT,
             )
         if not (np.isfinite(self.p).all() and np.isfinite(self.w).all()):
-            raise NotANumber(IN_THE_BALLS, "the pair is not finite", Form.EXACT)
+            raise NotANumber(IN_THE_BALLS, "the pair (v, p) of the path has an entry that is not finite", Form.EXACT)
         share = exact(self.w) * math.exp(-self.log_r)
         beyond = np.vecdot(exact(self.setup.joint.svm.direction), share) + np.vecdot(share, share) / 2
         longer = norm(exact(self.p) / self.R) - 1
@@ -154,7 +156,7 @@ class JointMinimiser:
 
     @property
     def residual(self) -> float:
-        """The norm of the projected gradient at the pair with which the search ended."""
+        """The norm that the search reports of the gradient at its pair (v, p), projected on the spheres of v and p."""
         return float(self.path.residuals[0])
 
     @property
