@@ -1,4 +1,6 @@
-"""The bound as a function: right kernels pass in every format, and each wrong number is named."""
+"""``assert_attention_close`` and ``attention_tolerance``: right results pass in every number format, wrong numbers are
+named.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def tensors(dtype: str, H: int = 4, G: int = 2, L: int = 6, T: int = 6, E: int =
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("size", [1e-3, 1.0, 8.0])
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"scale": 0.3}])
-def test_attention_of_pytorch_is_close(dtype: str, size: float, options: dict[str, Any]) -> None:
+def test_results_of_pytorch_pass(dtype: str, size: float, options: dict[str, Any]) -> None:
     query, key, value, upstream = tensors(dtype, size=size)
     leaves = [x.requires_grad_() for x in (query, key, value)]
     out = SDPA(query, key, value, is_causal=bool(options.get("causal")), scale=options.get("scale"), enable_gqa=True)
@@ -33,7 +35,7 @@ def test_attention_of_pytorch_is_close(dtype: str, size: float, options: dict[st
     assert_attention_close(out, query, key, value, grads=(upstream, *grads), **options)
 
 
-def test_masks_have_the_meaning_of_pytorch() -> None:
+def test_masks_mean_the_same_as_in_pytorch() -> None:
     query, key, value, _ = tensors("float32", H=2)
     visible = torch.rand(6, 6) < 0.6
     visible[:, 0] = True
@@ -46,7 +48,7 @@ def test_masks_have_the_meaning_of_pytorch() -> None:
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_wrong_numbers_are_named(dtype: str) -> None:
+def test_the_message_names_the_wrong_numbers(dtype: str) -> None:
     query, key, value, upstream = tensors(dtype)
     out = SDPA(query, key, value, enable_gqa=True)
     wrong = out.clone()
@@ -62,7 +64,7 @@ def test_wrong_numbers_are_named(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_results_of_half_precision_accumulated_in_float32_are_judged_in_float32(dtype: str) -> None:
+def test_half_precision_results_may_be_compared_within_float32_rounding(dtype: str) -> None:
     query, key, value, _ = tensors(dtype)
     out = SDPA(query.float(), key.float(), value.float(), enable_gqa=True).to(query.dtype)
     assert_attention_close(out, query, key, value, dtype="float32")
@@ -78,7 +80,7 @@ def test_a_scale_that_is_off_by_half_a_percent_is_caught_in_float32() -> None:
         assert_attention_close(out, query, key, value)
 
 
-def test_arrays_of_fewer_axes_and_rows_that_see_nothing_are_accepted() -> None:
+def test_arrays_of_two_axes_and_nan_in_rows_without_visible_keys_are_accepted() -> None:
     rng = np.random.default_rng(0)
     query, key, value = rng.standard_normal((3, 5, 4))
     weights = np.exp(query @ key.T / 2)
@@ -91,7 +93,7 @@ def test_arrays_of_fewer_axes_and_rows_that_see_nothing_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_the_tolerance_is_the_largest_bound(dtype: str) -> None:
+def test_results_pass_within_the_tolerance_and_fail_beyond_twice_the_tolerance(dtype: str) -> None:
     query, key, value, _ = tensors(dtype)
     atol, rtol, reason = attention_tolerance(query, key, value, causal=True)
     assert 0 < atol < {"float64": 1e-12, "float32": 1e-3, "bfloat16": 10, "float16": 1}[dtype]

@@ -1,5 +1,5 @@
-"""Bounds of attention rows contain the value by ball arithmetic and that of PyTorch's autograd, and are not
-too wide.
+"""The error bounds of :class:`AttentionRows` contain the results by ball arithmetic and by PyTorch's autograd, and are
+not much wider.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from theorems.bounded.formats import FORMATS
 RESULTS = ("output", "log_sum_exp", "query_gradient", "key_gradient", "value_gradient")
 KINDS = (Numbers.INTEGERS, Numbers.NORMAL, Numbers.SATURATED, Numbers.FAR)
 BITS = 3000
-"""Precision in bits at which weights of e^{−thousands} do not vanish next to 1."""
+"""Bits of precision of the ball arithmetic, enough for 1 + e^−2000 to differ from 1."""
 
 
 def with_every_option(of: Sizes, numbers: Numbers, seed: int) -> Iterator[tuple[AttentionCall, Alignment]]:
-    """Yield calls on the given tensors with one option each, and with several."""
+    """Yield drawn calls of the given sizes, one for each choice of options and each alignment of the
+    causal diagonal.
+    """
     call, rng = tensors(of, numbers, seed), np.random.default_rng((seed, 7))
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     visible = rng.random((B, H, L, T)) < 0.5
@@ -50,7 +52,9 @@ def with_every_option(of: Sizes, numbers: Numbers, seed: int) -> Iterator[tuple[
 
 
 def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
-    """Return the results of a call by loops over the definition; rows that see nothing are zeros."""
+    """Return the exact results of a call in ball arithmetic, from the definition of attention; rows without visible
+    keys are zeros.
+    """
     sizes = call.sizes
     B, H, G, L, T, E, M = (sizes[axis] for axis in "BHGLTEM")
     visible = call.visibility(alignment)
@@ -98,7 +102,7 @@ def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("numbers", KINDS)
-def test_bounds_of_rows_contain_the_exact_rows(numbers: Numbers) -> None:
+def test_bounds_contain_the_exact_results(numbers: Numbers) -> None:
     share = dict.fromkeys(RESULTS, 0.0)
     sizes = (Sizes(1, 1, 1, 2, 3, 2, 1), Sizes(2, 2, 1, 3, 2, 1, 2))
     with oracle.precision(BITS):
@@ -117,7 +121,7 @@ def test_bounds_of_rows_contain_the_exact_rows(numbers: Numbers) -> None:
 
 
 def by_autograd(call: AttentionCall, alignment: Alignment, dtype: torch.dtype) -> dict[str, np.ndarray]:
-    """Return the results of a call by PyTorch, forward and backward."""
+    """Return output, log-sum-exp and gradients of a call, computed in ``dtype`` by PyTorch and its autograd."""
     query, key, value, upstream = (
         torch.tensor(x).to(dtype).requires_grad_() for x in (call.query, call.key, call.value, call.upstream)
     )
@@ -139,8 +143,8 @@ def by_autograd(call: AttentionCall, alignment: Alignment, dtype: torch.dtype) -
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("of", [Sizes(1, 4, 2, 17, 33, 8, 9), Sizes(2, 2, 2, 1, 129, 64, 3)], ids=["many", "long"])
-def test_bounds_of_rows_contain_autograd_s_rows(of: Sizes, dtype: str) -> None:
-    """Autograd shares no code with the bounds; its error may be twice the bound, as that of a kernel."""
+def test_results_of_autograd_are_within_twice_the_bounds(of: Sizes, dtype: str) -> None:
+    """Autograd shares no code with the bounds. As for a kernel under test, its error may be twice the bound."""
     share = dict.fromkeys(RESULTS, 0.0)
     for numbers in Numbers:
         for call, alignment in with_every_option(of, numbers, 5):
@@ -159,7 +163,7 @@ def test_bounds_of_rows_contain_autograd_s_rows(of: Sizes, dtype: str) -> None:
     assert all(value > 1e-3 for value in share.values()), share
 
 
-def test_rows_that_see_nothing_are_marked_and_contribute_nothing() -> None:
+def test_rows_without_visible_keys_are_marked_and_add_nothing_to_gradients() -> None:
     call = tensors(Sizes(1, 1, 1, 3, 2, 2, 2), Numbers.NORMAL, 0)
     call = call.replace(visible=np.array([[True, False], [False, False], [True, True]]))
     rows = AttentionRows(call, FORMATS["float64"])
@@ -175,7 +179,9 @@ def test_rows_that_see_nothing_are_marked_and_contribute_nothing() -> None:
 
 
 def test_an_exact_call_in_half_precision_is_rounded_once() -> None:
-    """Only the returned values are rounded to half precision; everything before is computed in float32."""
+    """In a call on small integers only the returned values are rounded to bfloat16; everything before is computed in
+    float32.
+    """
     call = tensors(Sizes(1, 1, 1, 2, 3, 2, 2), Numbers.INTEGERS, 0)
     once, fine = (AttentionRows(call, FORMATS["float32"], stored=stored) for stored in (FORMATS["bfloat16"], None))
     extra = once.output.error - fine.output.error
@@ -184,7 +190,7 @@ def test_an_exact_call_in_half_precision_is_rounded_once() -> None:
 
 
 def test_the_log_sum_exp_of_many_keys_has_a_finite_bound_in_coarse_formats() -> None:
-    """In bfloat16 a sum of 257 exponentials has no digits: added key by key it stops growing at 256."""
+    """In bfloat16 a sum of terms of at most 1 stops growing at 256, and 257 exponentials are added here."""
     call = tensors(Sizes(B=1, H=1, G=1, L=3, T=257, E=3, M=1), Numbers.NORMAL, seed=0)
     for scale in (0.0, 1.0, 100.0):
         rows = AttentionRows(call.replace(scale=scale), FORMATS["bfloat16"])
@@ -198,4 +204,4 @@ def test_the_log_sum_exp_of_many_keys_has_a_finite_bound_in_coarse_formats() -> 
             total = total + torch.exp(logits[..., t] - top)
         theirs = (top + torch.log(total)).to(torch.float64).numpy()
         assert (np.abs(theirs - lse.value) <= lse.error).all()
-        assert np.max(lse.error) < 2 * np.max(rows.logits.error) + 10  # it says something
+        assert np.max(lse.error) < 2 * np.max(rows.logits.error) + 10  # the bound is not trivially wide

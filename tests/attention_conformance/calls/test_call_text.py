@@ -1,4 +1,6 @@
-"""Calls of attention kernels as text: the same floats are read back, and other text is refused in one sentence."""
+"""Calls of attention kernels as JSON text: the same floats are read back, and text that is not a call is refused in one
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ def test_commands_without_a_kernel_refuse_a_call(
 
 
 def test_a_statement_on_data_of_another_kind_does_not_apply() -> None:
-    """A lemma is not about a call, and a capability of a kernel is not about keys and scores."""
+    """A lemma is about keys and scores, and a statement such as ``kernel-output`` about calls of a kernel."""
     results = verify("lemma-3", "lemma-4", "kernel-output", data=CALL, attention=scaled_dot_product_attention)
     assert [result.verdict for result in results] == [Verdict.NOT_APPLICABLE] * 2 + [Verdict.UPHELD]
     assert "the data are a call of an attention kernel" in results["lemma-3"].reason

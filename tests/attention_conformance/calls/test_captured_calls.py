@@ -1,4 +1,6 @@
-"""Calls captured from a model: right kernels are upheld in the format of the tensors, wrong ones are not."""
+"""Attention calls that a user saved from a model: in the tensors' number format right kernels are upheld, wrong ones
+falsified.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def without_options(query, key, value, scale=None):
 
 
 def tensors(dtype: str, **options: Any) -> dict[str, Any]:
-    """Return a call of ordinary size as a user saves it; bfloat16 is saved as float32 with the name of the format."""
+    """Return the arrays of a call as a user saves them: NumPy has no bfloat16, so float32 arrays and the format's name
+    are saved.
+    """
     drawn = torch.randn(4, 2, 4, 128, 64, generator=torch.Generator().manual_seed(0)).to(getattr(torch, dtype))
     named = {"dtype": dtype} if dtype == "bfloat16" else {}
     arrays = (x.float().numpy() if named else x.numpy() for x in drawn)
@@ -88,14 +92,16 @@ def test_a_kernel_that_sees_one_key_too_many_is_falsified(
     assert f"computes in {dtype}" in capsys.readouterr().out
 
 
-def test_wrong_scale_is_falsified(save: Any) -> None:
+def test_a_wrong_default_scale_is_falsified(save: Any) -> None:
     save(**tensors("float32"))
     assert verified("kernels.py:wrong_scale", "kernel-output") == 1
     save(**tensors("float32", scale=0.125))
     assert verified("kernels.py:wrong_scale", "kernel-output") == 0
 
 
-def test_kernel_without_the_parameter_is_not_judged(save: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_without_a_parameter_for_causality_is_not_judged_on_a_causal_call(
+    save: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     save(**tensors("float32", is_causal=True))
     assert verified("kernels.py:without_options") == 3
     assert "the call needs causal, for which the kernel has no parameter" in " ".join(capsys.readouterr().out.split())
@@ -108,7 +114,7 @@ def test_kernel_without_the_parameter_is_not_judged(save: Any, capsys: pytest.Ca
         ({"query": np.ones((1, 2, 12, 8), np.float16)}, "save a call with L = 16"),
     ],
 )
-def test_call_that_would_have_to_be_changed_is_not_judged(
+def test_a_kernel_that_cannot_take_the_call_unchanged_is_not_judged(
     changed: dict[str, Any], says: str, save: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     x = np.full((1, 2, 16, 8), 300, np.float16)
@@ -117,8 +123,12 @@ def test_call_that_would_have_to_be_changed_is_not_judged(
     assert says in " ".join(capsys.readouterr().out.split())
 
 
-def test_failing_kernel_in_its_own_process_is_described(save: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    """A trace of many numbers is not sent to the process that writes tests, which would refuse it and end."""
+def test_the_wrong_number_of_a_kernel_in_its_own_process_is_reported(
+    save: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The call is too large for an emitted test, so its tensors are not sent to the process that writes tests and would
+    end.
+    """
     save(**tensors("float32", is_causal=True))
     assert verified("kernels.py:next_key_seen", "kernel-output", "--jobs", "1") == 1
     printed = capfd.readouterr()
@@ -126,7 +136,7 @@ def test_failing_kernel_in_its_own_process_is_described(save: Any, capfd: pytest
     assert "output at (b, h, l, m)" in printed.out
 
 
-def test_masks_and_missing_gradients_are_accepted_from_python() -> None:
+def test_verify_accepts_a_call_with_a_mask_and_without_upstream_gradient() -> None:
     call = tensors("float32")
     del call["upstream"]
     visible = np.random.default_rng(0).random((128, 128)) < 0.5
@@ -137,7 +147,7 @@ def test_masks_and_missing_gradients_are_accepted_from_python() -> None:
         assert [result.verdict for result in results] == [Verdict.UPHELD, Verdict.NOT_APPLICABLE]
 
 
-def test_tensors_of_torch_are_calls_in_their_own_format() -> None:
+def test_torch_tensors_become_a_call_in_their_number_format() -> None:
     query, key, value = torch.randn(3, 1, 2, 5, 8).half().unbind()
     call = call_of({"query": query, "key": key, "value": value, "is_causal": True})
     assert (call.dtype, call.causal) == ("float16", True)

@@ -1,4 +1,4 @@
-"""Rows with a sink, linear biases, lengths, and gradients of log-sum-exp and bias: they agree with
+"""Sinks, linear biases (ALiBi), lengths, and gradients of log-sum-exp and bias: :class:`FurtherRows` agrees with
 PyTorch's autograd.
 """
 
@@ -36,7 +36,7 @@ RESULTS = ("output", "query_gradient", "key_gradient", "value_gradient", "sink_g
 
 
 def textbook(call: AttentionCall) -> dict[str, Any]:
-    """Return the results of a call by autograd."""
+    """Return output and gradients of a call, by name, computed with PyTorch's autograd."""
     query, key, value = (torch.tensor(x).requires_grad_() for x in (call.query, call.key, call.value))
     leaves = {"query_gradient": query, "key_gradient": key}
     if call.shared:
@@ -79,14 +79,14 @@ def test_rows_with_options_agree_with_autograd(name: str, parts: int) -> None:
     assert set(outcome) <= set(RESULTS)
     for result, theirs in outcome.items():
         due: Any = getattr(rows, result)
-        known = ~np.isnan(theirs.numpy())  # autograd has NaN where a row sees nothing
+        known = ~np.isnan(theirs.numpy())  # autograd gives NaN in rows without visible keys
         assert known.mean() > 0.5
         assert (np.abs(theirs.numpy() - due.value) <= due.error)[known].all(), result
         assert due.error.max() < 1e-10
 
 
-def test_optional_rows_without_options_are_the_plain_rows() -> None:
-    """Values and errors agree to the last bit."""
+def test_without_further_options_the_results_are_those_of_plain_attention() -> None:
+    """Results and error bounds of :class:`FurtherRows` and :class:`AttentionRows` agree to the last bit."""
     ours = FurtherRows(PLAIN, FORMATS["float32"])
     rows = AttentionRows(PLAIN, FORMATS["float32"])
     for name in (*RESULTS[:4], "log_sum_exp"):
@@ -94,8 +94,8 @@ def test_optional_rows_without_options_are_the_plain_rows() -> None:
         assert np.array_equal(getattr(ours, name).error, getattr(rows, name).error)
 
 
-def test_a_sink_is_one_more_key_of_value_zero() -> None:
-    """The largest sink takes all the weight, and a sink of −∞ takes none."""
+def test_a_sink_acts_like_one_more_key_with_value_zero() -> None:
+    """A sink with logit 10⁴ takes all the weight of its head, a sink with logit −∞ none."""
     with_sinks = FurtherRows(PLAIN.replace(sinks=np.array([1e4, -np.inf, 0.0, 0.0])), FORMATS["float64"])
     without = FurtherRows(PLAIN, FORMATS["float64"])
     assert not with_sinks.output.value[:, 0].any()
@@ -117,15 +117,15 @@ def test_a_sink_is_one_more_key_of_value_zero() -> None:
     )
 
 
-def test_rounding_of_partial_results_is_included() -> None:
-    """The error grows with the number of parts in every result if log-sum-exps are large."""
+def test_bounds_include_the_rounding_of_parts_that_are_merged() -> None:
+    """If log-sum-exps are large, the error bound of the output grows with the number of parts that a kernel merges."""
     far = tensors(Sizes(B=1, H=1, G=1, L=2, T=9, E=4, M=3), Numbers.FAR, seed=1)
     errors = [FurtherRows(far, FORMATS["float32"], parts=parts).output.error.max() for parts in (0, 2, 6)]
     assert errors[0] < errors[1] < errors[2]
 
 
-def test_a_part_of_a_call_agrees_with_the_whole_where_positions_matter() -> None:
-    """Functions of positions get the positions within the whole call."""
+def test_chosen_rows_of_a_call_with_functions_of_positions_agree_with_the_whole_call() -> None:
+    """``score_mod`` and ``mask_mod``, functions of positions, get the positions within the whole call."""
     mods = {"score_mod": RNG.standard_normal((4, 3)), "mask_mod": RNG.integers(-2, 3, (2, 4, 3))}
     call, chosen = PLAIN.replace(**mods, causal=True), [0, 2]
     whole = FurtherRows(call, FORMATS["float64"], Alignment.BOTTOM_RIGHT)

@@ -1,6 +1,8 @@
-"""Kernels that are right for every single option and size, but wrong in a combination, in a state, or in memory.
+"""Attention kernels, each with one fault that shows only for some options, sizes, memory layouts, earlier calls or
+formats.
 
-Each is a right kernel with one thing wrong, as a class of public reports has it; the comments name one of the class.
+Each is a right kernel with one fault of a kind that public bug reports describe; a docstring names one of the reports.
+Tensors are (B, H, L, E): B batch entries, H heads, L queries (or T keys) and E columns.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ def textbook(
     softcap: float = 0.0,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return output and log-sum-exp of (B, H, L, E) tensors; half precision is computed in float32; rows without keys
-    are 0.
+    """Return output and log-sum-exp of right attention, half precision computed in float32; rows without visible keys
+    are 0 and −∞.
     """
     dtype = query.dtype
     wide = torch.promote_types(dtype, torch.float32)
@@ -47,7 +49,9 @@ def textbook(
 
 
 def near(L: int, T: int, *, causal: bool, window: tuple[int, int] = (-1, -1), corner: bool = False) -> Tensor:
-    """Return which keys a row sees, (L, T); with ``corner`` the diagonal ends in the bottom right corner."""
+    """Return a mask (L, T) of the keys that each row sees; with ``corner`` the last row is aligned with the last key,
+    otherwise the first row with the first key.
+    """
     ahead = torch.arange(T) - torch.arange(L)[:, None] - (T - L if corner else 0)
     left, right = window
     visible = ahead <= 0 if causal else torch.ones(L, T, dtype=torch.bool)
@@ -61,13 +65,13 @@ FAULTS: dict[str, Kernel] = {}
 
 
 def sdpa(body: Callable[..., Tensor]) -> Kernel:
-    """Register a function as a faulty kernel with PyTorch's signature."""
+    """Add to :data:`FAULTS` a kernel with PyTorch's signature, made from ``body``."""
     FAULTS[body.__name__] = as_sdpa(body)
     return FAULTS[body.__name__]
 
 
 def as_sdpa(body: Callable[..., Tensor]) -> Kernel:
-    """Return a kernel with PyTorch's signature that calls a function of all arguments."""
+    """Return a kernel with PyTorch's signature that passes all arguments to ``body``, the default scale filled in."""
 
     def attention(
         query: Tensor,
@@ -87,7 +91,7 @@ def as_sdpa(body: Callable[..., Tensor]) -> Kernel:
 
 
 def right_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float, p: float) -> Tensor:
-    """Return right attention, which accepts a mask together with causality."""
+    """Return right attention, in which a row sees a key if both mask and causality allow it."""
     L, T = q.shape[-2], k.shape[-2]
     visible = near(L, T, causal=True) if causal else None
     if mask is not None and mask.dtype == torch.bool:
@@ -96,14 +100,14 @@ def right_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: boo
 
 
 def flash(body: Callable[..., Any]) -> Kernel:
-    """Register a function as a faulty kernel with flash attention's signature."""
+    """Add to :data:`FAULTS` a kernel with flash-attention's signature, made from ``body``."""
     FAULTS[body.__name__] = as_flash(body)
     return FAULTS[body.__name__]
 
 
 def as_flash(body: Callable[..., Any]) -> Kernel:
-    """Return a kernel with flash attention's signature that calls a function of all arguments, with tensors in (B, H,
-    L, E).
+    """Return a kernel with flash-attention's signature that passes all arguments to ``body``, with tensors in (B, H, L,
+    E).
     """
 
     def attention(
@@ -128,13 +132,13 @@ def as_flash(body: Callable[..., Any]) -> Kernel:
 def right_flash(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, window: tuple[int, int], softcap: float, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return right attention, aligned at the bottom right."""
+    """Return output and log-sum-exp of right attention; the last row is aligned with the last key."""
     visible = near(q.shape[-2], k.shape[-2], causal=causal, window=window, corner=True)
     return textbook(q, k, v, visible=visible, scale=scale, softcap=softcap)
 
 
 RIGHT: dict[str, Kernel] = {"sdpa": as_sdpa(right_sdpa), "flash": as_flash(right_flash)}
-"""The right kernel of each signature."""
+"""Right kernels with PyTorch's signature (``sdpa``) and flash-attention's (``flash``)."""
 
 
 # ---- options together ----------------------------------------------------------------------------------------------
@@ -142,13 +146,13 @@ RIGHT: dict[str, Kernel] = {"sdpa": as_sdpa(right_sdpa), "flash": as_flash(right
 
 @sdpa
 def causality_dropped_with_a_mask(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """A mask makes the kernel forget causality, as in tinygrad and gomlx."""
+    """Ignore causality if there is a mask, as tinygrad and gomlx did."""
     return right_sdpa(q, k, v, mask, causal and mask is None, scale, p)
 
 
 @sdpa
 def scaled_twice_when_causal(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Causal calls apply the scale twice, as in Megatron-LM."""
+    """Apply the scale twice in causal calls, as Megatron-LM did."""
     return right_sdpa(q, k, v, mask, causal, scale**2 if causal else scale, p)
 
 
@@ -169,7 +173,7 @@ def causality_dropped_under_dropout(q: Any, k: Any, v: Any, mask: Any, causal: b
 
 @sdpa
 def bias_scaled(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The bias is scaled with the logits, because it is added first."""
+    """Multiply the additive mask by the scale, too, as if the mask were added before scaling."""
     if mask is not None and mask.dtype != torch.bool:
         mask = mask * scale
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -186,7 +190,7 @@ def dropout_ignored(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: floa
 
 
 class KeyGradient(torch.autograd.Function):
-    """The identity, with its gradient multiplied by a factor."""
+    """The identity function, whose backward pass multiplies the gradient by a factor."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
@@ -209,7 +213,7 @@ def scale_of_keys_forgotten_under_a_mask(
 
 @flash
 def cap_after_the_mask(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """Hidden logits are capped, too, so that their keys are seen again (onnx #7865)."""
+    """Cap logits after hiding keys, so that hidden keys get finite logits and weight again (onnx #7865)."""
     if softcap and causal:
         visible = near(q.shape[-2], k.shape[-2], causal=causal, window=window, corner=True)
         hidden = torch.zeros(visible.shape, dtype=q.dtype).masked_fill(~visible, -2 * softcap)
@@ -248,7 +252,7 @@ def cap_forgotten_when_causal(q: Any, k: Any, v: Any, causal: bool, window: Any,
 
 
 def _only(condition: Callable[[Tensor, Tensor, Tensor], bool], name: str) -> Kernel:
-    """Register a kernel that loses the last column of values if the sizes satisfy a condition."""
+    """Register a kernel that halves the last output column if a condition on query, key and value holds."""
 
     def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
         out = right_sdpa(q, k, v, mask, causal, scale, p)
@@ -275,7 +279,7 @@ index_of_16_bits = _only(lambda q, k, v: k.shape[2] > 65535, "index_of_16_bits")
 
 @sdpa
 def mask_of_every_head(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The mask of the first head is applied to all heads (xformers #808)."""
+    """Apply the mask of the first head to all heads (xformers #808)."""
     if mask is not None and mask.dim() == 4:
         mask = mask[:, :1]
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -290,7 +294,7 @@ def mask_of_every_batch(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: 
 
 @sdpa
 def mask_read_in_its_own_order(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """A mask that is not contiguous is read with the strides of a contiguous one."""
+    """Read a mask that is not contiguous in memory as if it were."""
     if mask is not None and not mask.is_contiguous() and mask.stride(-1) != 1 and 0 not in mask.stride():
         mask = mask.as_strided(mask.shape, torch.empty(mask.shape).stride())
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -298,21 +302,21 @@ def mask_read_in_its_own_order(q: Any, k: Any, v: Any, mask: Any, causal: bool, 
 
 @sdpa
 def last_stride_taken_for_one(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The last stride of the values is taken to be 1 (flash-attention #2541)."""
+    """Read the values as if the stride of their last axis were 1 (flash-attention #2541)."""
     v = v.as_strided(v.shape, (*v.stride()[:-1], 1))
     return right_sdpa(q, k, v, mask, causal, scale, p)
 
 
 @sdpa
 def expanded_heads_walked(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """A stride of 0 over heads is taken for the stride of separate heads."""
+    """Use wrong keys if one head of keys is expanded to several (stride 0), as if each head had its own memory."""
     if k.shape[1] > 1 and k.stride(1) == 0:
         k = torch.roll(k, 1, dims=1) * torch.arange(k.shape[1], dtype=k.dtype)[:, None, None]
     return right_sdpa(q, k, v, mask, causal, scale, p)
 
 
 class UpstreamInOrder(torch.autograd.Function):
-    """The identity, whose backward pass reads the upstream gradient as if it were contiguous."""
+    """The identity function, whose backward pass reads the upstream gradient as if it were contiguous."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -331,7 +335,7 @@ def upstream_taken_for_contiguous(q: Any, k: Any, v: Any, mask: Any, causal: boo
 
 @sdpa
 def reads_beside_its_keys(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The number behind the keys in memory is multiplied by 0 and added."""
+    """Add 0 times the number that follows the keys in memory, which may be NaN."""
     out = right_sdpa(q, k, v, mask, causal, scale, p)
     if k.is_contiguous() and k.numel() + k.storage_offset() < k.untyped_storage().nbytes() // k.element_size():
         out = out + 0 * k.detach().as_strided((1,), (1,), k.storage_offset() + k.numel())
@@ -340,7 +344,7 @@ def reads_beside_its_keys(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale
 
 @sdpa
 def writes_to_its_query(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """In inference the query is scaled in place."""
+    """Scale the query in place in calls without gradients."""
     out = right_sdpa(q, k, v, mask, causal, scale, p)
     if not torch.is_grad_enabled():
         q.mul_(scale)
@@ -355,14 +359,14 @@ def writes_to_its_mask(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: f
     return out
 
 
-# ---- states, and what needs a gradient -----------------------------------------------------------------------------
+# ---- repeated calls, and calls in which not all tensors need a gradient ---------------------------------------------
 
 _buffers: dict[Any, Any] = {}
 
 
 @sdpa
 def output_is_a_buffer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """In inference the output is a buffer that the next call overwrites (vllm PR #9724)."""
+    """In calls without gradients, return a buffer that the next call overwrites (vllm PR #9724)."""
     out = right_sdpa(q, k, v, mask, causal, scale, p)
     if torch.is_grad_enabled():
         return out
@@ -372,7 +376,7 @@ def output_is_a_buffer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: f
 
 @sdpa
 def keys_remembered_by_their_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Keys that were changed in place are replaced by the earlier keys at the same address."""
+    """Reuse a copy of the last call's keys if the address is the same, even if the keys were changed in place."""
     at = (k.data_ptr(), tuple(k.shape), k.stride())
     if k.shape[2] > 1 and _buffers.get("at") == at:
         k = _buffers["keys"]
@@ -382,7 +386,7 @@ def keys_remembered_by_their_pointer(q: Any, k: Any, v: Any, mask: Any, causal: 
 
 
 class Saved(torch.autograd.Function):
-    """A function that saves what its backward pass needs in one place for all calls."""
+    """Weights times values; the weights for the backward pass are kept in one place that all calls share."""
 
     last: Tensor | None = None
 
@@ -400,7 +404,7 @@ class Saved(torch.autograd.Function):
 
 
 def saved_in_one_place(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
-    """The gradient is wrong if two forward passes precede a backward pass."""
+    """Return attention whose dV is wrong if another forward pass precedes the backward pass."""
     if is_causal:
         return right_sdpa(query, key, value, None, True, 1.0, 0.0)
     weights = torch.softmax(query @ key.mT, dim=-1)
@@ -411,7 +415,7 @@ FAULTS["saved_in_one_place"] = saved_in_one_place
 
 
 class Freed(torch.autograd.Function):
-    """The identity, whose gradient is halved in the second backward pass through one graph."""
+    """The identity function, whose gradient is halved in the second backward pass through the same graph."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -431,7 +435,7 @@ def second_backward_is_another(q: Any, k: Any, v: Any, mask: Any, causal: bool, 
 
 @sdpa
 def gradient_of_values_alone_is_lost(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The gradient of the values is lost if the query needs none (pytorch PR #188302)."""
+    """Return 0 as gradient of the values if the query needs no gradient (pytorch PR #188302)."""
     if v.requires_grad and not q.requires_grad:
         v = KeyGradient.apply(v, 0.0)  # type: ignore[no-untyped-call]
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -447,7 +451,7 @@ def inference_without_a_mask(q: Any, k: Any, v: Any, mask: Any, causal: bool, sc
 
 @sdpa
 def sums_in_half(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Products with the values are accumulated in the precision of the tensors, as in SageAttention."""
+    """Accumulate weights times values in the dtype of the tensors, four keys at a time, as SageAttention did."""
     if mask is not None or causal or p or q.dtype in (torch.float32, torch.float64):
         return right_sdpa(q, k, v, mask, causal, scale, p)
     group = q.shape[1] // k.shape[1]
@@ -465,7 +469,7 @@ def sums_in_half(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, 
 
 @sdpa
 def products_in_half(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Logits are accumulated in the precision of the tensors."""
+    """Accumulate logits in the dtype of the tensors."""
     if q.dtype not in (torch.float32, torch.float64):
         group = q.shape[1] // k.shape[1]
         keys = k.repeat_interleave(group, dim=1)

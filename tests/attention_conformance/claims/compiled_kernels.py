@@ -16,14 +16,14 @@ def _softmax(query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bool, s
         logits = logits.masked_fill(~torch.ones(logits.shape[-2:], dtype=torch.bool).tril(), -torch.inf)
     if mask is not None:
         logits = logits.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else logits + mask
-    # A row that sees no key is zero.
+    # A row without visible keys is zero.
     return torch.softmax(logits, dim=-1).masked_fill((logits == -torch.inf).all(-1, keepdim=True), 0.0)
 
 
 def mask_dropped(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False, scale: Any = None
 ) -> Tensor:
-    """The compiled code ignores the mask."""
+    """Ignore the mask in compiled code."""
     if torch.compiler.is_compiling():
         attn_mask = None
     return _softmax(query, key, attn_mask, is_causal, scale) @ value
@@ -37,7 +37,9 @@ def _length() -> int:
 def first_length(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False, scale: Any = None
 ) -> Tensor:
-    """The number of keys is read from the module; compiled code keeps the number of the first call."""
+    """Use a number of keys that the compiler takes for a constant, so that compiled code keeps that of
+    its first call.
+    """
     _LENGTH[0] = key.shape[-2]
     keys = min(_length(), key.shape[-2])
     weights = _softmax(
@@ -48,7 +50,7 @@ def first_length(
 
 @torch.library.custom_op("real_faults::normalise", mutates_args=())
 def _normalise(weights: Tensor) -> Tensor:
-    """Normalise the weights in place, although the operator declares that it changes no argument."""
+    """Normalise the weights in place; the operator wrongly declares that it changes no argument."""
     weights.div_(weights.sum(dim=-1, keepdim=True))
     return weights.new_zeros(1)
 
@@ -73,7 +75,9 @@ class _Normalised(torch.autograd.Function):
 
 
 def written_unsaid(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """The compiler drops the in-place operator, which does not declare its effect."""
+    """Return attention whose normalisation, an operator that does not declare its effect, is dropped by
+    the compiler.
+    """
     logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
     return _Normalised.apply(logits) @ value
 
@@ -90,7 +94,9 @@ def _(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
 
 
 def strides_of_another(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """The operator returns a transposed layout but declares a contiguous one, so that a view of its result is wrong."""
+    """Return attention by an operator that declares contiguous memory but returns transposed memory: compiled views are
+    wrong.
+    """
     output = _attend(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)
     return output.flatten(0, 2).unflatten(0, query.shape[:-1])
 
@@ -111,7 +117,7 @@ class _Cached(torch.autograd.Function):
 
 
 def scale_of_backward(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """The backward pass of the compiled code ignores the scale."""
+    """Ignore the scale in the backward pass of compiled code."""
     return _Cached.apply(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)
 
 
@@ -121,5 +127,7 @@ def _without_fake(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Te
 
 
 def not_traced(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Right attention whose operator does not declare the shape of its result, so that it cannot be traced."""
+    """Return right attention by an operator that declares no result shape, so that PyTorch cannot compile
+    the kernel.
+    """
     return _without_fake(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)

@@ -1,9 +1,10 @@
-"""The call of the minute profile at which each planted kernel fails, with the claims that are falsified by it.
+"""For each faulty kernel, the first call of ``theorems verify --profile minute`` that the kernel fails, and the claims
+that this call falsifies.
 
-``failing_calls.json`` holds them by kernel and format, so that ``make test`` tries each kernel on one call.
-``python -m tests.attention_conformance.claims.failing_calls`` looks for them anew and writes the file; ``NAME …`` looks
-for those of some kernels. What fails in calls of models is looked for in the calls of models first, and everything else
-among the smaller calls.
+``failing_calls.json`` stores both by kernel and number format, so that ``make test`` tries each kernel on one call.
+``python -m tests.attention_conformance.claims.failing_calls`` searches all calls anew and writes the file; given names
+of kernels, it searches only for these. Faults of ``model_faults`` are searched for among the calls with sizes of models
+first, all other faults among the smaller calls first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from theorems.core.claim import Verdict
 
 FILE = Path(__file__).with_suffix(".json")
 IN_HALF = ("sums_in_half", "products_in_half")
-"""Faults that show in both formats of half precision, and in no other format."""
+"""Names of the faults that show in bfloat16 and float16, and in no other format."""
 PLANTED: dict[str, tuple[Callable[..., Any], str]] = {
     f"{name}-{dtype}": (kernel, dtype)
     for name, kernel in (FAULTS | MODEL_FAULTS).items()
@@ -38,24 +39,27 @@ PLANTED: dict[str, tuple[Callable[..., Any], str]] = {
         else (IN_HALF_ALONE.get(name, "float64"),)
     )
 }
-"""Kernels that are wrong in a format, keyed by name and format."""
+"""Each faulty kernel and a number format in which the kernel is wrong, by the key NAME-FORMAT."""
 
 
 def trials_on(kernel: Callable[..., Any], dtype: str) -> Trials:
-    """Return the calls of the minute profile on a kernel."""
+    """Return the calls that ``--profile minute`` makes to a kernel in a number format."""
     return Trials(kernel_of(kernel, dtype).as_implementation(), seed=0, strength=2)
 
 
 def falsified_by(trial: Trial) -> set[str]:
-    """Return the claims that a call falsifies, each as "capability: claim", or as its name if it is about all."""
+    """Return the claims that a call falsifies, as "capability: claim", or as "claim" if it concerns every
+    capability.
+    """
     falsified = (pair for pair in trial.claims if pair[1].verdict is Verdict.FALSIFIED)
     return {f"{about}: {claim.name}" if about else claim.name for about, claim in falsified}
 
 
 def find(name: str) -> dict[str, Any]:
-    """Return the number of the first call that a planted kernel fails, and its falsified claims.
+    """Return the number of the first call that a faulty kernel, named by its key in :data:`PLANTED`, fails, and the
+    falsified claims.
 
-    Each call is made in a process of its own: some kernels remember calls, and ``make test`` makes no other call.
+    Each call is made in its own process: some kernels remember earlier calls, and ``make test`` makes only this call.
 
     Raises:
         LookupError: no call of the minute profile shows the fault.
@@ -77,8 +81,8 @@ def _print_falsified(trials: Trials, number: int) -> int:
 
 
 def main(names: list[str]) -> None:
-    """Look for the calls, and write the file."""
-    # The kernel is not to be compiled, as in the tests.
+    """Search for the failing call of each named kernel, or of all, and write the file."""
+    # Do not compile kernels; make test does not, either.
     attention_conformance.kernel.kernel_loader.with_compiler = lambda kernel, *call, **options: kernel
     known = json.loads(FILE.read_text(encoding="utf-8")) if names else {}
     for name in names or PLANTED:

@@ -1,4 +1,4 @@
-"""Kernels that are wrong about once in a thousand calls, and one that only varies the order of its sums."""
+"""Kernels that are wrong about once in a thousand calls, and a right kernel that adds keys in random order."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _HELD: list[Tensor | None] = [None]
 def thousandth(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False, scale: Any = None
 ) -> Tensor:
-    """Every thousandth call returns an output that is too large by 0.5."""
+    """Add 0.5 to the output of every thousandth call."""
     _CALLS[0] += 1
     output = _softmax(query, key, attn_mask, is_causal, scale) @ value
     return output if _CALLS[0] % 1000 else output + 0.5
 
 
 def one_in_a_thousand(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """One call in a thousand, chosen at random, returns twice the output."""
+    """Double the output of one call in a thousand, chosen at random."""
     output = _softmax(query, key, None, False, scale) @ value
     return output * 2.0 if _DRAWS.random() < 0.001 else output
 
 
 def not_cleared(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Once in 700 calls the previous output is added, if it has the same shape."""
+    """Add the last call's output in every 700th call, if both outputs have the same shape."""
     _CALLS[0] += 1
     output = _softmax(query, key, None, False, scale) @ value
     before, _HELD[0] = _HELD[0], output.detach()
@@ -40,7 +40,7 @@ def not_cleared(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) ->
 
 
 def other_order(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Right attention that sums in a different order in every call."""
+    """Return right attention that adds the keys in another random order in every call."""
     order = list(range(key.shape[-2]))
     _DRAWS.shuffle(order)
     return _softmax(query, key[..., order, :], None, False, scale) @ value[..., order, :]

@@ -1,4 +1,4 @@
-"""Faults of kernels that were written without knowledge of the suite, and that its calls missed at first."""
+"""Faulty kernels that were written without knowledge of this suite; its calls missed them at first."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tests.attention_conformance.claims.combined_faults import (
 
 __all__ = ["FAULTS", "IN_BFLOAT16"]
 IN_BFLOAT16 = ("sum_of_weights_in_half",)
-"""Faults that show only in bfloat16: float16 has enough digits for sums of so many weights."""
+"""Names of the faults that show only in bfloat16; float16 has enough digits for such a sum of weights."""
 
-# ---- sizes: each of them alone -------------------------------------------------------------------------------------
+# ---- single sizes --------------------------------------------------------------------------------------------------
 
 head_of_160 = _only(lambda q, k, v: q.shape[-1] == 160, "head_of_160")
 head_of_48 = _only(lambda q, k, v: q.shape[-1] == 48, "head_of_48")
@@ -36,7 +36,7 @@ forty_heads = _only(lambda q, k, v: q.shape[1] == 40, "forty_heads")
 
 @sdpa
 def keys_beyond_16_bits(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Keys beyond the first 65,536 are ignored, which shows where one of them matters (llama.cpp #7903)."""
+    """Ignore the keys after the first 65,536 (llama.cpp #7903)."""
     if mask is not None or p:
         return right_sdpa(q, k, v, mask, causal, scale, p)
     return right_sdpa(q, k[:, :, : 1 << 16], v[:, :, : 1 << 16], mask, causal, scale, p)
@@ -44,7 +44,7 @@ def keys_beyond_16_bits(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: 
 
 @sdpa
 def last_row_of_groups(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """In groups of heads, with an odd number of queries, the last query gets the mask of the query before."""
+    """Give the last of an odd number of queries the causal mask of the query before, if query heads share key heads."""
     L, T = q.shape[2], k.shape[2]
     if not causal or mask is not None or q.shape[1] == k.shape[1] or L % 2 == 0 or L == 1:
         return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -54,7 +54,7 @@ def last_row_of_groups(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: f
 
 
 def _of_heads_in_place_of_entries(lies: Callable[[Tensor], bool], name: str) -> None:
-    """Register a kernel that exchanges the axes of entries and heads of such a mask if both have the same length."""
+    """Register a kernel that swaps batch entries and heads of a mask for which ``lies`` holds, if B = H."""
 
     def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
         if mask is not None and mask.ndim == 4 and q.shape[0] == q.shape[1] > 1 and lies(mask):
@@ -76,7 +76,9 @@ _of_heads_in_place_of_entries(lambda x: x.shape[0] == 1 < x.shape[1] and x.dtype
 
 @sdpa
 def values_in_steps_of_their_width(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Decoding walks keys in blocks of their width, but values in blocks of theirs (ik_llama.cpp PR #2031)."""
+    """For one query, match blocks of E keys with blocks of M values, where E and M are their widths (ik_llama.cpp PR
+    #2031).
+    """
     E, M, T = q.shape[-1], v.shape[-1], k.shape[2]
     if q.shape[2] == 1 and M < E < T:
         j = torch.arange(T)
@@ -86,7 +88,7 @@ def values_in_steps_of_their_width(q: Any, k: Any, v: Any, mask: Any, causal: bo
 
 @flash
 def window_of_a_single_query(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """With a window, a single query is aligned at the first key instead of the last (ROCm/flash-attention #158)."""
+    """With a window, align a single query with the first key instead of the last (ROCm/flash-attention #158)."""
     if q.shape[2] > 1 or window[0] < 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
     visible = near(1, k.shape[2], causal=causal, window=window)
@@ -95,7 +97,7 @@ def window_of_a_single_query(q: Any, k: Any, v: Any, causal: bool, window: Any, 
 
 @flash
 def late_heads_at_half_the_rate(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """The counter of causal rows wraps too late: heads from the ninth on see half as far (mlir-air PR #1428)."""
+    """In heads from the ninth on, move the causal diagonal by one key for every two rows (mlir-air PR #1428)."""
     H, L, T = q.shape[1], q.shape[2], k.shape[2]
     if not causal or H < 12 or max(window) >= 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
@@ -106,7 +108,9 @@ def late_heads_at_half_the_rate(q: Any, k: Any, v: Any, causal: bool, window: An
 
 @flash
 def cap_of_padded_keys(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """Keys that pad a tile of 64 are hidden before the cap, which turns −∞ into −cap (llama.cpp PR #29034)."""
+    """Hide keys that pad blocks of 64 before capping, so that their logits are −cap instead of −∞ (llama.cpp PR
+    #29034).
+    """
     pad = -k.shape[2] % 64
     if not softcap or causal or max(window) >= 0 or k.shape[2] < 64 or not pad:
         return right_flash(q, k, v, causal, window, softcap, scale)
@@ -117,7 +121,9 @@ def cap_of_padded_keys(q: Any, k: Any, v: Any, causal: bool, window: Any, softca
 
 @sdpa
 def keys_of_the_first_entry(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The number of keys is read from the mask of the first entry, in blocks of 32 (llama.cpp #24912)."""
+    """Read the number of keys from the first entry's mask, rounded up to blocks of 32, for all entries (llama.cpp
+    #24912).
+    """
     if mask is not None and mask.ndim == 4 and mask.shape[0] > 1 and mask.dtype == torch.bool:
         first = mask[0].flatten(0, -2).any(0).nonzero()
         last = int(first.max()) if len(first) else k.shape[2]
@@ -137,7 +143,9 @@ def _with_hook(x: Tensor, hook: Any) -> Tensor:
 
 @sdpa
 def rows_of_the_head_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Queries padded to 64 are rows of the next head, and add to dV of its first keys (FlagGems PR #898)."""
+    """Add dV of a head's last keys to dV of the next head's first keys, as if rows that pad blocks of 64 belonged to
+    the next head (FlagGems PR #898).
+    """
     n = -q.shape[2] % 64
 
     def spoil(g: Tensor) -> Tensor:
@@ -152,9 +160,7 @@ def rows_of_the_head_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, sca
 
 @sdpa
 def upstream_in_the_outputs_strides(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The output's layout is transposed, and a contiguous upstream gradient is read in that layout (pytorch
-    #133671).
-    """
+    """Read a contiguous upstream gradient in the transposed memory layout of the output (pytorch #133671)."""
 
     def read(g: Tensor) -> Tensor:
         _, H, L, M = g.shape
@@ -169,7 +175,7 @@ def upstream_in_the_outputs_strides(q: Any, k: Any, v: Any, mask: Any, causal: b
 
 @flash
 def keys_in_steps_of_values(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """Keys are read with the strides of the values, which equal their own in most tests (FlagAttention #45)."""
+    """Read keys with the strides of the values, which are the keys' own in most tests (FlagAttention #45)."""
     if k.shape == v.shape:
         k = k.as_strided(k.shape, v.stride())
     return right_flash(q, k, v, causal, window, softcap, scale)
@@ -177,8 +183,8 @@ def keys_in_steps_of_values(q: Any, k: Any, v: Any, causal: bool, window: Any, s
 
 @flash
 def projection_from_its_start(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """A slice of a fused projection is read from the projection's start (flash-attention #2541, TransformerEngine
-    #1195).
+    """Read keys that are a slice of a larger tensor from the start of that tensor (flash-attention #2541,
+    TransformerEngine #1195).
     """
     if not k.is_contiguous() and k.storage_offset() > GUARD:
         k = k.as_strided(k.shape, k.stride(), GUARD)
@@ -187,7 +193,7 @@ def projection_from_its_start(q: Any, k: Any, v: Any, causal: bool, window: Any,
 
 @sdpa
 def layout_by_strides(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """If there are as many heads as queries, a query with transposed strides is taken for (B, L, H, E)."""
+    """Read a query with transposed strides as (B, L, H, E) if there are as many heads as queries."""
     if q.shape[1] == q.shape[2] and 0 < q.stride(1) < q.stride(2):
         q = q.transpose(1, 2)
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -200,7 +206,9 @@ _remembered: dict[Any, Any] = {}
 
 @sdpa
 def mask_remembered_by_its_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """A mask changed in place, as that of a static cache is, is replaced by the earlier one (ik_llama.cpp PR #2136)."""
+    """Reuse an earlier mask at the same address, even if it was changed in place as in a static cache (ik_llama.cpp PR
+    #2136).
+    """
     if mask is not None and not mask.requires_grad:
         mask = _remembered.setdefault((mask.data_ptr(), tuple(mask.shape), mask.dtype), mask.clone())
     return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -208,7 +216,9 @@ def mask_remembered_by_its_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bo
 
 @flash
 def mask_of_the_last_length(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """The causal mask is cached by the number of keys, and cut to the queries (Model-Optimizer PR #1296)."""
+    """Reuse the causal mask of an earlier call with as many keys, cut to the number of queries (Model-Optimizer PR
+    #1296).
+    """
     if not causal or max(window) >= 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
     L, T = q.shape[2], k.shape[2]
@@ -219,7 +229,9 @@ def mask_of_the_last_length(q: Any, k: Any, v: Any, causal: bool, window: Any, s
 
 
 class ScaledByTheLast(torch.autograd.Function):
-    """The identity, whose gradient is multiplied by the scale of the last call over its own."""
+    """The identity function; the gradient is multiplied by the scale of the last call and divided by the scale of this
+    call.
+    """
 
     last = 1.0
 
@@ -235,14 +247,14 @@ class ScaledByTheLast(torch.autograd.Function):
 
 @sdpa
 def scale_of_the_last_call(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The scale is stored outside the graph: another call before the backward pass changes it."""
+    """Use in the backward pass the scale of the last forward pass, because the scale is stored outside the graph."""
     own: Any = ScaledByTheLast.apply(q, scale)  # type: ignore[no-untyped-call]
     return right_sdpa(own, k, v, mask, causal, scale, p)
 
 
 @sdpa
 def dropout_of_one_seed(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Seed and offset are constants, so that every call drops the same weights (flash-attention #2088)."""
+    """Draw dropout from a constant seed, so that every call drops the same weights (flash-attention #2088)."""
     with torch.random.fork_rng():
         torch.manual_seed(0x1BF58)
         return right_sdpa(q, k, v, mask, causal, scale, p)
@@ -250,7 +262,7 @@ def dropout_of_one_seed(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: 
 
 @sdpa
 def mask_of_the_call_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """A custom mask is kept for later calls of the same lengths without a mask (flashinfer PR #1028)."""
+    """Apply a mask (L, T) again in later calls of the same lengths that have no mask (flashinfer PR #1028)."""
     at = (q.shape[2], k.shape[2])
     if mask is not None:
         MASKS[at] = mask.clone()
@@ -261,7 +273,7 @@ def mask_of_the_call_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, sca
 
 @sdpa
 def sizes_of_inference(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Sizes first used without gradients have no log-sum-exp in later backward passes (pytorch #134050)."""
+    """Halve dQ in calls of sizes first used without gradients, for which no log-sum-exp is stored (pytorch #134050)."""
     trained = TRAINED.setdefault((*q.shape, k.shape[2]), torch.is_grad_enabled() and q.requires_grad)
     return right_sdpa(q if trained else _with_hook(q, lambda g: g / 2), k, v, mask, causal, scale, p)
 
@@ -275,7 +287,7 @@ TRAINED: dict[tuple[int, ...], bool] = {}
 
 @sdpa
 def sum_of_weights_in_half(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The sum that normalises the weights is accumulated in half precision, block by block of keys (SageAttention)."""
+    """Accumulate the denominator of the softmax in the dtype of the tensors, eight keys at a time (SageAttention)."""
     if mask is not None or causal or p or q.shape[1] != k.shape[1]:
         return right_sdpa(q, k, v, mask, causal, scale, p)
     z = q.float() @ k.float().mT * scale

@@ -1,4 +1,4 @@
-"""Faults in calls as models make them: shapes, masks, scales, PyTorch contexts, and repeated calls."""
+"""Kernels that are wrong only in calls as models make them: shapes, masks, scales, PyTorch contexts, repeated calls."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.attention_conformance.claims.combined_faults import (
 )
 
 MODEL_FAULTS: dict[str, Kernel] = {}
-"""Faulty kernels by name; wrong in every format, except those of :data:`IN_HALF_ALONE`."""
+"""Faulty kernels by name. Each is wrong in every number format, except those that :data:`IN_HALF_ALONE` names."""
 IN_HALF_ALONE = {
     "product_in_float16": "float16",
     "logits_half_as_large_again": "bfloat16",
     "logits_half_as_large_again_forward": "bfloat16",
     "mask_of_another_dtype_ignored": "bfloat16",
 }
-"""Faults that do not show in float64, with the format in which they show."""
+"""Names of the faults that show only in half precision, each with a number format in which it shows."""
 
 
 def _of_models(kernel: Kernel) -> Kernel:
@@ -36,12 +36,14 @@ def _of_models(kernel: Kernel) -> Kernel:
 
 
 def _spoilt(out: Tensor) -> Tensor:
-    """Return the output with half of its last column of values."""
+    """Return the output with its last column halved."""
     return torch.cat([out[..., :-1], out[..., -1:] * 0.5], dim=-1)
 
 
 def _where(name: str, condition: Callable[..., bool]) -> None:
-    """Register a kernel that is wrong where a condition on (query, key, value, mask, causal) holds."""
+    """Register a kernel that halves the last output column where a condition on (query, key, value, mask, causal)
+    holds.
+    """
 
     def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
         out = right_sdpa(q, k, v, mask, causal, scale, p)
@@ -99,7 +101,7 @@ _window("window_of_4095", 1024, 4096)
 
 
 def _masked(name: str, change: Callable[[Tensor, Tensor, Tensor], Tensor | None]) -> None:
-    """Register a kernel that replaces the mask by ``change`` of (mask, query, key)."""
+    """Register a kernel that replaces its mask by ``change(mask, query, key)``; None stands for no mask."""
 
     def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
         return right_sdpa(q, k, v, mask if mask is None else change(mask, q, k), causal, scale, p)
@@ -133,7 +135,7 @@ _masked(
 _masked("entries_of_groups", _repeat_groups)
 
 
-# ---- scales, and one tensor ----------------------------------------------------------------------------------------
+# ---- scales; query and key in one tensor ---------------------------------------------------------------------------
 
 
 def _scaled(name: str, change: Callable[[float, int], float]) -> None:
@@ -151,7 +153,7 @@ _scaled("scale_is_positive", lambda c, E: abs(c))
 @_of_models
 @sdpa
 def key_is_query(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """If query and key are one tensor, the output is wrong, as if logits were symmetric after the causal mask."""
+    """Halve the last output column if query and key are one tensor."""
     out = right_sdpa(q, k, v, mask, causal, scale, p)
     return _spoilt(out) if q.data_ptr() == k.data_ptr() else out
 
@@ -175,7 +177,7 @@ class _FirstOrder(torch.autograd.Function):
 @_of_models
 @sdpa
 def with_create_graph(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """A gradient with ``create_graph`` takes another path and is halved."""
+    """Halve dQ if it is computed with ``create_graph=True``."""
     own: Any = _FirstOrder.apply(q)  # type: ignore[no-untyped-call]
     return right_sdpa(own, k, v, mask, causal, scale, p)
 
@@ -186,7 +188,7 @@ def with_create_graph(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: fl
 @_of_models
 @sdpa
 def ones_without_keys(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Without keys the output is 1 instead of 0."""
+    """Return 1 instead of 0 if there are no keys."""
     out = right_sdpa(q, k, v, mask, causal, scale, p)
     return out if k.shape[2] else out + 1.0
 
@@ -197,7 +199,7 @@ ANSWERS: dict[Any, list[Tensor]] = {}
 
 
 def first_answer_again_after(n: int) -> Kernel:
-    """Return a kernel that, from call n + 1 on, returns its first answer to calls of the same shape."""
+    """Return a kernel that answers n calls of each shape rightly, and all later calls with the first answer."""
 
     def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
         out = right_sdpa(q, k, v, mask, causal, scale, p)
@@ -220,7 +222,7 @@ for number in (1, 11, 100, 200):
 
 
 def _dropped(q: Tensor, k: Tensor, v: Tensor, mask: Any, causal: bool, scale: float, p: float, kept: Tensor) -> Tensor:
-    """Return attention whose weights are multiplied by the given factors."""
+    """Return attention whose weights are multiplied by ``kept``, the dropout factors 0 and 1/(1 − p)."""
     eye = torch.eye(k.shape[2], dtype=k.dtype).expand(*k.shape[:2], -1, -1)
     s = right_sdpa(q, k, eye, mask, causal, scale, 0.0)
     return (s * kept) @ v.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
@@ -260,7 +262,9 @@ def dropout_drawn_again_backward(q: Any, k: Any, v: Any, mask: Any, causal: bool
 @_of_models
 @sdpa
 def product_in_float16(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """The product q·k is stored in float16 before the scale, and overflows beyond 65504 (metal-flash-attention #8)."""
+    """Store q·k in float16 before it is scaled, so that products beyond 65504 are infinite
+    (metal-flash-attention #8).
+    """
     if q.dtype != torch.float16 or mask is not None or causal or p or q.shape[1] != k.shape[1]:
         return right_sdpa(q, k, v, mask, causal, scale, p)
     z = q.float() @ k.float().mT
@@ -279,5 +283,5 @@ def logits_half_as_large_again(q: Any, k: Any, v: Any, mask: Any, causal: bool, 
 def logits_half_as_large_again_forward(
     q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float
 ) -> Tensor:
-    """In bfloat16 logits are too large by half, without a backward pass, which would show the factor."""
+    """Multiply logits by 1.5 in bfloat16; the output is detached, so that no gradient shows the factor."""
     return right_sdpa(q, k, v, mask, causal, scale * (1.5 if q.dtype == torch.bfloat16 else 1.0), p).detach()

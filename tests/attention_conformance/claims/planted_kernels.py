@@ -1,4 +1,6 @@
-"""Kernels that are wrong in one way each, for capabilities that no fault of the gallery breaks."""
+"""Kernels that are wrong in one way each, for capabilities that no fault in the gallery (``examples/real_faults``)
+breaks.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from examples.real_faults.attention import Tiled, with_flash, with_sdpa
 
 
 class ScaleOfKeysForgotten(Tiled):
-    """A kernel whose dK lacks the scale."""
+    """A kernel whose dK lacks the factor ``scale``."""
 
     def backward(self, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
         dq, dk, dv = super().backward(*arguments)
@@ -22,7 +24,7 @@ class ScaleOfKeysForgotten(Tiled):
 
 
 class CapNotDifferentiated(Tiled):
-    """A kernel whose backward pass takes the derivative of the cap for 1."""
+    """A kernel whose backward pass uses 1 as the derivative of the soft cap."""
 
     def backward(self, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Any:
         gradients = super().backward(upstream, q, k, v, *rest)
@@ -36,8 +38,8 @@ class CapNotDifferentiated(Tiled):
 
 
 class OneUnitOff(Tiled):
-    """A kernel whose weights add up to 1 − 2⁻⁷: half precision may lose as much of an output, but not of an
-    exact one.
+    """A kernel whose output is multiplied by 1 − 2⁻⁷: within half precision's rounding, except in calls with exact
+    results.
     """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,14 +48,16 @@ class OneUnitOff(Tiled):
 
 
 class Warm(Tiled):
-    """A kernel whose temperature is off by 0.1 % if there is more than one query."""
+    """A kernel that multiplies logits by 1.001 if there is more than one query."""
 
     def capped(self, q: Tensor, k: Tensor) -> Tensor:
         return super().capped(q, k) * (1.001 if q.shape[-2] > 1 else 1.0)
 
 
 class ScaledByTheLargestValue(Tiled):
-    """A kernel that divides values by the largest of all, hidden ones included: right up to rounding."""
+    """A kernel that divides the values by the largest, even a hidden one, and multiplies the output by it: right up to
+    rounding.
+    """
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         largest = v.abs().amax(dim=(-2, -1), keepdim=True).clamp(min=1e-30)
@@ -62,7 +66,7 @@ class ScaledByTheLargestValue(Tiled):
 
 
 class LeftOver(Tiled):
-    """A kernel that adds to dQ what the last equal call left in its buffer."""
+    """A kernel that adds to dQ the dQ that it returned for the last equal tensors."""
 
     buffers: ClassVar[dict[bytes, Tensor]] = {}
 
@@ -74,7 +78,7 @@ class LeftOver(Tiled):
 
 
 def root_of_keys(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None, is_causal: bool = False) -> Any:
-    """The default scale is 1/√T."""
+    """Return attention whose default scale is 1/√T, for T keys, instead of 1/√E, for E columns."""
     chosen = 1 / math.sqrt(key.shape[-2]) if scale is None else scale
     return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=chosen, is_causal=is_causal)
 
@@ -82,7 +86,7 @@ def root_of_keys(query: Tensor, key: Tensor, value: Tensor, scale: float | None 
 def nan_forward_alone(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
-    """A row that sees nothing is NaN, but its dQ is a finite number other than 0."""
+    """Return NaN in rows without visible keys, but 0.25 in place of NaN in dQ."""
     query = query * 1
     if query.requires_grad:
         query.register_hook(lambda upstream: torch.nan_to_num(upstream, nan=0.25))
@@ -92,7 +96,7 @@ def nan_forward_alone(
 def nan_of_other_entries(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
-    """A row that sees nothing is NaN, and so is dV of all heads and batch entries."""
+    """Return NaN in rows without visible keys, and then NaN in dV of all heads and batch entries."""
     value = value * 1
     if value.requires_grad:
         value.register_hook(lambda upstream: upstream + 0 * upstream.sum())
@@ -102,7 +106,7 @@ def nan_of_other_entries(
 def nan_of_other_rows(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
-    """A row that sees nothing is NaN without a gradient, but dQ of the other rows of its head is NaN."""
+    """Return NaN in rows without visible keys, and NaN in dQ of all other rows of the same head."""
     query = query * 1
     if query.requires_grad and attn_mask is not None and attn_mask.dtype == torch.bool:
         empty = ~attn_mask.expand(*query.shape[:3], key.shape[2]).any(dim=-1, keepdim=True)
@@ -114,7 +118,7 @@ def nan_of_other_rows(
 def zeros_forward_alone(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
-    """A row that sees nothing is zero, but its NaN before that is returned in dV."""
+    """Return zeros in rows without visible keys, but NaN in dV."""
     output = formula(query, key, value, attn_mask, scale)
     return torch.where(output.detach().isnan(), 0.0, output)
 
@@ -128,8 +132,8 @@ def formula(
     *,
     added: bool = False,
 ) -> Tensor:
-    """Return plain right attention: −∞ replaces hidden logits, or is added to them, so that rows that see nothing are
-    NaN.
+    """Return right attention, NaN in rows without visible keys; −∞ replaces hidden logits, or with ``added`` is added
+    to them.
     """
     logits = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
@@ -142,7 +146,7 @@ def formula(
 
 @dataclass
 class Unsteady:
-    """A kernel that declares itself deterministic, but changes the last bit in every second call."""
+    """A kernel with the parameter ``deterministic`` that nevertheless changes the last bit in every second call."""
 
     right: Callable[..., Any] = field(default_factory=lambda: with_flash(Tiled))
     calls: int = 0
@@ -156,7 +160,7 @@ class Unsteady:
 
 
 def writes_to_its_keys(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
-    """More than five keys are scaled in place, and not scaled back."""
+    """Double the caller's keys in place if there are more than five."""
     output = torch.nn.functional.scaled_dot_product_attention(query, key.clone(), value, is_causal=is_causal, scale=1.0)
     if key.shape[-2] > 5:
         key.data.mul_(2.0)
@@ -164,8 +168,8 @@ def writes_to_its_keys(query: Tensor, key: Tensor, value: Tensor, is_causal: boo
 
 
 def flat(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Return attention with one batch axis, values as wide as keys, and a temperature that is off by 0.1 % for most
-    lengths.
+    """Return attention on tensors (batch, length, width), with logits multiplied by 1.001 if there are 3, 4 or more
+    than 5 keys.
     """
     if query.dim() != 3 or keys.shape != values.shape:
         raise ValueError("tensors of shape (batch, length, width)")
@@ -183,7 +187,7 @@ one_unit_off = with_sdpa(OneUnitOff)
 
 
 def _wrong_in(dtype: torch.dtype, query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> Tensor:
-    """Return attention that is too large by 2 % on tensors of one format."""
+    """Return attention that is too large by 2 % on tensors of one dtype, and right on all others."""
     output = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=1.0)
     return output * 1.02 if query.dtype == dtype else output
 
@@ -204,5 +208,5 @@ def wrong_in_float16(query: Tensor, key: Tensor, value: Tensor, is_causal: bool 
 
 
 def right_in_every_format(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
-    """Return right attention with the signature of the three kernels above."""
+    """Return right attention, with the signature of the kernels that are wrong in one format."""
     return _wrong_in(torch.int8, query, key, value, is_causal)

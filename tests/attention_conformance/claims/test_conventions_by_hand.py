@@ -1,4 +1,6 @@
-"""Freedoms that capabilities leave to a kernel, by hand: default scale, contents of empty rows, poisoned keys."""
+"""Choices that a right kernel has: its default scale, results of rows without visible keys, the effect of NaN in hidden
+keys.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ def test_a_kernel_s_default_scale_is_one_or_one_over_root_e(kernel: object, verd
 
 
 @pytest.mark.parametrize(("held", "named"), [(np.nan, "NaN"), (0.0, "zeros"), (7.0, "zeros")])
-def test_rows_that_see_nothing_are_zeros_or_nan(held: float, named: str) -> None:
-    """All other rows must have the right numbers."""
+def test_rows_without_visible_keys_may_be_zeros_or_nan(held: float, named: str) -> None:
+    """All rows with visible keys must have the right numbers."""
     visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
     visible[0, 1, 2] = False
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0).replace(visible=visible)
@@ -68,7 +70,9 @@ def test_rows_that_see_nothing_are_zeros_or_nan(held: float, named: str) -> None
 
 
 def with_means(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
-    """Return attention in which hidden logits are replaced by the least number."""
+    """Return attention with the smallest finite number as hidden logits: rows without visible keys are means of the
+    values.
+    """
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = factor * query @ key.mT
     if attn_mask is not None:
@@ -77,7 +81,9 @@ def with_means(query: X, key: X, value: X, attn_mask: X | None = None, scale: fl
 
 
 def with_means_of_added(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
-    """Return attention in which half the least number is added to hidden logits."""
+    """Return attention that adds half the smallest finite number to hidden logits, so that rows without visible keys
+    have dQ.
+    """
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = factor * query @ key.mT
     if attn_mask is not None:
@@ -86,7 +92,7 @@ def with_means_of_added(query: X, key: X, value: X, attn_mask: X | None = None, 
 
 
 def with_half_of_the_gradient(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
-    """Return attention in which rows that see nothing pass on half of their gradient."""
+    """Return attention in which rows without visible keys are means of the values and pass on half of the gradient."""
     if attn_mask is None:
         return with_means(query, key, value, None, scale)
     empty = ~attn_mask.expand(*query.shape[:3], key.shape[2]).any(dim=-1, keepdim=True)
@@ -96,22 +102,24 @@ def with_half_of_the_gradient(query: X, key: X, value: X, attn_mask: X | None = 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("kernel", "named"), [(with_means, MEAN), (with_means_of_added, MEAN_THROUGH)])
-def test_means_of_empty_rows_may_have_a_gradient_or_none(kernel: object, named: str, dtype: str) -> None:
+def test_rows_without_visible_keys_may_be_means_with_or_without_a_gradient(
+    kernel: object, named: str, dtype: str
+) -> None:
     ids = ["kernel-empty-rows", "kernel-boolean-mask"]
     rows, mask = verify_kernel(kernel, statements=ids, examples=25, dtype=dtype)
     assert (rows.verdict, mask.verdict) == (Verdict.UPHELD, Verdict.UPHELD)
     assert {name for claim in rows.claims if claim.name == EMPTY for name, _ in claim.branches} >= {named}
 
 
-def test_half_a_gradient_follows_no_convention() -> None:
+def test_half_a_gradient_of_rows_without_visible_keys_is_falsified() -> None:
     (result,) = verify_kernel(with_half_of_the_gradient, statements=["kernel-empty-rows"], examples=25)
     assert result.verdict is Verdict.FALSIFIED
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("added", "named"), [(False, NAN_ALONE), (True, NAN)])
-def test_the_plain_formula_is_upheld_with_rows_that_see_nothing(added: bool, named: str, dtype: str) -> None:
-    """Calls are small or large, with only some rows compared in large ones; the report names the kind of NaN."""
+def test_the_plain_formula_is_upheld_with_nan_in_rows_without_visible_keys(added: bool, named: str, dtype: str) -> None:
+    """In large calls only some rows are compared. The report says whether the gradient is NaN, too."""
 
     def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
         return formula(query, key, value, attn_mask, scale, added=added)
@@ -121,13 +129,13 @@ def test_the_plain_formula_is_upheld_with_rows_that_see_nothing(added: bool, nam
     assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
     branches = {name for claim in results[0].claims if claim.name == EMPTY for name, _ in claim.branches}
     assert named in branches
-    assert branches <= {NAN, NAN_ALONE}  # if a call does not ask for dQ, dQ counts as NaN
+    assert branches <= {NAN, NAN_ALONE}  # in a call without gradients, dQ counts as NaN
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.0, Verdict.UPHELD), (1e-9, Verdict.FALSIFIED)])
-def test_a_kernel_without_a_fixed_order_of_sums_is_compared_within_rounding(share: float, verdict: Verdict) -> None:
-    """Every second call sums the keys backwards, as atomic additions on a GPU may; the falsified kernel also leaks
-    hidden values.
+def test_a_kernel_may_vary_the_order_of_sums_but_not_leak_hidden_values(share: float, verdict: Verdict) -> None:
+    """Every second call adds the keys in reverse order, as atomic additions on a GPU may; the falsified kernel also
+    adds a ``share`` of the mean of all values, hidden ones included.
     """
     calls = iter(range(1_000_000))
 
@@ -143,8 +151,10 @@ def test_a_kernel_without_a_fixed_order_of_sums_is_compared_within_rounding(shar
 
 
 @pytest.mark.parametrize(("wrong", "falsified"), [(False, set()), (True, {"key-gradient"})])
-def test_the_logarithm_of_zero_has_no_derivative(wrong: bool, falsified: set[str]) -> None:
-    """A kernel's 0/0 may stay NaN within its group; other groups need finite, right numbers."""
+def test_nan_from_the_derivative_of_log_zero_may_reach_only_its_own_head(wrong: bool, falsified: set[str]) -> None:
+    """A row without visible keys has log-sum-exp log 0. NaN from its derivative may reach dK of the row's head, but of
+    no other.
+    """
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
     bias = np.zeros((1, 2, 3, 5))
     bias[0, 1, 2] = -np.inf
@@ -161,8 +171,8 @@ def test_the_logarithm_of_zero_has_no_derivative(wrong: bool, falsified: set[str
 
 
 @pytest.mark.parametrize("added", [True, False])
-def test_nan_in_rows_without_upstream_gradient_spoils_gradients_of_their_group_only(added: bool) -> None:
-    """In a large call only some rows have an upstream gradient."""
+def test_nan_of_a_row_without_upstream_gradient_may_reach_only_gradients_of_its_head(added: bool) -> None:
+    """In this large call only some rows have an upstream gradient, and the row without visible keys has none."""
     rng = np.random.default_rng(0)
     call = tensors(Sizes(B=2, H=2, G=2, L=200, T=200, E=4, M=4), Numbers.NORMAL, seed=0)
     visible = np.ones((2, 2, 200, 1), dtype=np.bool_)
@@ -184,8 +194,8 @@ def test_nan_in_rows_without_upstream_gradient_spoils_gradients_of_their_group_o
 
 
 @pytest.mark.parametrize("keys", [1, 5])
-def test_a_missing_gradient_counts_as_zero_only_where_zero_is_due(keys: int) -> None:
-    """With a single key the weights are 1 whatever the key, and a kernel need not read it."""
+def test_a_missing_gradient_is_accepted_only_where_zero_is_right(keys: int) -> None:
+    """With a single key the weight is 1 whatever the key is, so dK is 0, and a kernel need not read the key."""
 
     def attention(query: X, key: X, value: X, scale: float | None = None) -> X:
         return scaled(query, key.detach() if key.shape[2] == keys else key, value, None, scale)
@@ -197,16 +207,20 @@ def test_a_missing_gradient_counts_as_zero_only_where_zero_is_due(keys: int) -> 
 
 
 @pytest.mark.parametrize(("scale", "less", "stored"), [(1.0, 1, True), (0.25, 1, True), (1.0, 256, False)])
-def test_results_are_exact_where_half_precision_resolves_the_weights(scale: float, less: int, stored: bool) -> None:
-    """Queries 256 times smaller give a second weight that float16 rounds; a scale below 1 leaves room for products."""
+def test_a_call_counts_as_exact_unless_float16_rounds_a_weight(scale: float, less: int, stored: bool) -> None:
+    """With queries divided by 256 a second weight is not 0, and float16 rounds it; a scale of 1/4 still separates the
+    logits.
+    """
     call = ranks(Sizes(B=1, H=1, G=1, L=5, T=129, E=63, M=63), seed=0)
     call = call.replace(scale=scale, query=call.query / less)
     rows = rows_of(call, kernel_of(scaled, "float16").as_implementation())
     assert (rows.stored is not None) is stored
 
 
-def test_only_keys_that_some_row_does_not_see_are_poisoned() -> None:
-    """No row sees keys 1 and 3; if each key is seen by a row, keys are chosen that one row does not see."""
+def test_only_keys_that_some_row_does_not_see_are_overwritten() -> None:
+    """No row of the first mask sees keys 1 or 3. Each key of the second mask is seen by a row, so keys that one of the
+    rows does not see are chosen.
+    """
     seen = np.array([[[[True, False, True, False, True], [True, False, False, False, True]]]])
     for seed in range(20):
         chosen = keys_to_poison(seen, np.random.default_rng(seed))
@@ -223,10 +237,12 @@ def test_only_keys_that_some_row_does_not_see_are_poisoned() -> None:
 @pytest.mark.parametrize("scale", [0.0, -0.5])
 @pytest.mark.parametrize("rows_of_nan", [0, 1, 2])
 @pytest.mark.parametrize("wrong", [False, True])
-def test_causality_with_a_scale_of_at_most_zero_may_be_nan_and_is_reported(
+def test_rows_with_hidden_keys_may_be_nan_if_a_causal_call_has_a_scale_of_at_most_zero(
     scale: float, rows_of_nan: int, wrong: bool
 ) -> None:
-    """PyTorch's attention on a CPU is NaN where causality hides a key; no other number may be wrong."""
+    """PyTorch's attention on a CPU returns NaN in rows with hidden keys. The report says so; all other numbers must be
+    right.
+    """
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=3, E=4, M=4), Numbers.NORMAL, seed=0).replace(causal=True, scale=scale)
     rows = FurtherRows(call, FORMATS["float64"])
     output = rows.output.value.copy()
@@ -238,12 +254,12 @@ def test_causality_with_a_scale_of_at_most_zero_may_be_nan_and_is_reported(
     assert (named.branch == NAN_OF_SCALE) is (rows_of_nan > 0)
     output[:, :, 2] = np.nan  # the last row sees all keys
     assert any(claim.verdict is Verdict.FALSIFIED for _, claim in _comparisons(rows, Answer(output)))
-    output[:, :, 2], output[0, 0, 0] = rows.output.value[:, :, 2], (np.nan, 0.0, 0.0, 0.0)  # in part
+    output[:, :, 2], output[0, 0, 0] = rows.output.value[:, :, 2], (np.nan, 0.0, 0.0, 0.0)  # only one entry is NaN
     assert any(claim.verdict is Verdict.FALSIFIED for _, claim in _comparisons(rows, Answer(output)))
 
 
-def test_causality_with_a_scale_of_at_most_zero_is_tested() -> None:
-    """These calls come before those of models, whose numbers do not change."""
+def test_causal_calls_with_a_scale_of_at_most_zero_are_planned() -> None:
+    """These calls are planned before those with sizes of models, so that the numbers of the latter stay the same."""
     of_all = fixed_plans(frozenset({"scale", "causal"}), 0)
     plans = [plan for plan in of_all if plan["scale"] in ("zero", "negative") and plan["causal"] == "causal"]
     assert [plan["scale"] for plan in plans] == ["zero"] * 2 + ["negative"] * 2

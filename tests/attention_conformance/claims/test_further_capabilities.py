@@ -1,4 +1,6 @@
-"""Sinks, linear biases, further gradients, lengths, splits, pages, parts: right kernels and faulty ones."""
+"""Capabilities of special parameters (sinks, linear biases, lengths, pages, …): right kernels are upheld, faulty ones
+falsified.
+"""
 
 from __future__ import annotations
 
@@ -66,14 +68,16 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def probed(kernel: Kernel, dtype: str, right: Kernel | None = None) -> Any:
-    """Return the kernel under the interface of the right one."""
+    """Return a loaded kernel; a faulty one has the interface of ``right``, the kernel from which it differs by the
+    fault.
+    """
     return kernel_of(kernel, dtype, interface=FORCED.get(right or kernel))
 
 
 @pytest.mark.parametrize("dtype", EXAMPLES)
 @each_right_kernel
 def test_right_kernels_are_upheld(right: Kernel, dtype: str) -> None:
-    """Test the kernel's own capabilities, its output and its gradients."""
+    """Test output, gradients and the capabilities that :data:`OWN` lists for the kernel."""
     ids = [f"kernel-{item}" for item in ("output", "gradients", *OWN[right.__name__])]
     results = verify_kernel(probed(right, dtype), statements=ids, examples=EXAMPLES[dtype])
     assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
@@ -92,7 +96,7 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
     (result,) = verify_kernel(probed(fault.kernel, "float64", fault.right), statements=[id], examples=20)
     assert result.verdict is Verdict.FALSIFIED, result.reason
     falsified = {claim.name for claim in result.claims if claim.verdict is Verdict.FALSIFIED}
-    # The part of a call that is compared first is drawn at random.
+    # Which results are compared first is drawn at random, so another claim may fail in place of the fault's own.
     assert falsified & {fault.claim, SINK_GRADIENT, WEIGHTS, NEUTRAL, RESCALED, *GRADIENTS}
     assert fault.right in RIGHT
     assert fault.capability in (
@@ -100,7 +104,7 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
         "grouped-heads",
         "output",
         "gradients",
-    )  # some faults also show without the new capability
+    )  # some faults show in calls without the special parameter, too
 
 
 @pytest.mark.parametrize(
@@ -117,8 +121,8 @@ def test_faults_are_caught_in_float32(name: str) -> None:
     assert result.verdict is Verdict.FALSIFIED, result.reason
 
 
-def test_every_further_capability_has_two_faults() -> None:
-    """Count the faults of each new capability."""
+def test_each_special_capability_has_two_faulty_kernels_in_the_gallery() -> None:
+    """Count the faulty kernels in the gallery for each capability in :data:`OWN`."""
     count = {name: 0 for names in OWN.values() for name in names}
     for fault in FURTHER_FAULTS:
         count[fault.capability] = count.get(fault.capability, 0) + 1
@@ -126,7 +130,7 @@ def test_every_further_capability_has_two_faults() -> None:
 
 
 def test_merges_with_base_two_logarithms_are_upheld() -> None:
-    """flashinfer uses base two; the base is recognised from the log-sum-exp of two parts."""
+    """flashinfer's log-sum-exps have base two; the base is recognised from the log-sum-exp of two merged parts."""
 
     def merge(v_a: torch.Tensor, s_a: torch.Tensor, v_b: torch.Tensor, s_b: torch.Tensor) -> Any:
         log2 = float(torch.log(torch.tensor(2.0, dtype=torch.float64)))
@@ -141,8 +145,8 @@ def test_merges_with_base_two_logarithms_are_upheld() -> None:
 @pytest.mark.parametrize(
     ("kernel", "verdict"), [(right_merge_state, Verdict.UPHELD), (merge_of_nothing, Verdict.FALSIFIED)]
 )
-def test_two_parts_that_see_nothing_merge_to_nothing(kernel: Kernel, verdict: Verdict) -> None:
-    """The result is (0, −∞), where other conventions for rows that see nothing have NaN."""
+def test_merging_two_parts_without_visible_keys_gives_zero_and_minus_infinity(kernel: Kernel, verdict: Verdict) -> None:
+    """Output and log-sum-exp must be (0, −∞), although other kernels may return NaN in rows without visible keys."""
     under_test = kernel_of(kernel, "float64").as_implementation()
     visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
     visible[0, 1, 2] = False
@@ -153,7 +157,9 @@ def test_two_parts_that_see_nothing_merge_to_nothing(kernel: Kernel, verdict: Ve
 
 
 def test_a_detached_log_sum_exp_declares_no_gradient() -> None:
-    """flash attention's maintainers propose to detach it; then its gradient is not tested."""
+    """A kernel may detach its log-sum-exp from autograd, as flash-attention's maintainers propose; then no gradient is
+    tested.
+    """
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, return_lse: bool = False) -> Any:
         out, lse = right_rows(q, k, v, return_lse=True)
@@ -163,8 +169,8 @@ def test_a_detached_log_sum_exp_declares_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("right", [right_varlen, right_kvcache, right_merge_state, right_combine])
-def test_calls_with_entries_without_keys_are_tested(right: Kernel) -> None:
-    """Entries and parts without keys are tested, not skipped as refused."""
+def test_batch_entries_and_parts_without_keys_are_tested(right: Kernel) -> None:
+    """Such calls are compared, not counted as refused by the kernel."""
     under_test = kernel_of(right, "float64").as_implementation()
     call = tensors(Sizes(B=3, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
     lengths = np.array([[3, 0], [3, 5], [0, 2]])
@@ -175,7 +181,9 @@ def test_calls_with_entries_without_keys_are_tested(right: Kernel) -> None:
 
 
 def test_masks_are_only_as_long_as_the_keys_if_a_kernel_refuses_longer_ones() -> None:
-    """Current eager functions of transformers refuse longer masks; if a kernel accepts them, the report says so."""
+    """Eager functions of today's transformers refuse masks longer than the keys; the report says so if a kernel accepts
+    them.
+    """
 
     def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float) -> Any:
         if attention_mask is not None and attention_mask.shape[-1] != key.shape[2]:
@@ -214,8 +222,10 @@ def test_weights_returned_under_dropout_are_those_after_dropout(left: float, ver
     assert result.verdict is verdict
 
 
-def test_a_kernel_of_one_model_is_tested_at_its_sizes() -> None:
-    """Its other requirements are probed, too; statements with calls of small sizes do not apply."""
+def test_a_kernel_that_takes_only_the_sizes_of_one_model_is_tested_at_these_sizes() -> None:
+    """The widths, number of heads and page size that the kernel requires are found by small calls; statements that need
+    other sizes do not apply.
+    """
     kernel = kernel_of(right_flash_mla, "float64")
     sizes = "widths of 576 and values of 512, one head of keys, pages of 64"
     assert f"it takes {sizes} only" in headline(kernel)
@@ -237,7 +247,9 @@ def test_a_kernel_of_one_model_is_tested_at_its_sizes() -> None:
     assert np.array_equal(fitted.value, fitted.key[..., :512])
 
 
-def test_alignment_by_which_is_longer_is_recognised_for_faulty_kernels_too() -> None:
-    """The faulty kernels are right on the small calls that probe this, and are judged by it."""
+def test_an_alignment_that_depends_on_the_longer_length_is_recognised_in_faulty_kernels() -> None:
+    """The faults do not show in the small calls that find out the alignment, and larger calls are judged by this
+    alignment.
+    """
     for kernel in (right_mlx, causal_of_long_queries, causal_of_few_keys, causal_loop_of_queries):
         assert probed(kernel, "float64").alignment is Alignment.BY_LONGER

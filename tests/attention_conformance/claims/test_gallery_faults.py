@@ -1,4 +1,6 @@
-"""The gallery of real faults against the capabilities of kernels: each fault breaks the capability that it names."""
+"""The gallery of real faults (``examples/real_faults``): each fault falsifies the capability that the gallery names for
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from theorems.core.claim import Verdict
 CLAIMS: Mapping[str, str] = dict(zip(("out", "dq", "dk", "dv"), (OUTPUT, *GRADIENTS), strict=True)) | {
     "lse": "log-sum-exp"
 }
-"""Claims by the wrong result of a call."""
+"""The names of the claims about output, dQ, dK, dV and log-sum-exp, by the gallery's names of these results."""
 EXAMPLES = [20, pytest.param(25, marks=pytest.mark.nightly)]
-"""Number of calls about the capability; the nightly run makes a whole cover, as the minute profile does."""
+"""Numbers of calls for each fault. In the nightly run every pair of options occurs, as with ``--profile minute``."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +35,7 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_fault_breaks_the_capability_that_it_names(
     fault: TiledFault, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if examples < PAIRS:  # these kernels take twenty seconds for 65,537 keys
+    if examples < PAIRS:  # no calls with 65,537 keys, which take twenty seconds
         monkeypatch.setattr(Taken, "may_be_huge", False)
     id = f"kernel-{fault.capability}"
     (result,) = verify_kernel(fault.kernel, statements=[id], examples=examples, dtype="float64")

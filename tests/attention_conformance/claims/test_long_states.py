@@ -1,4 +1,4 @@
-"""States whose tests take long: calls through ``torch.compile``, and thousands of equal calls."""
+"""Kernels that are wrong only through ``torch.compile``, or in one of thousands of equal calls."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_right_kernels_are_upheld_through_the_compiler(kernel: object, dtype: st
 @pytest.mark.parametrize("name", ["thousandth", "one_in_a_thousand", "not_cleared"])
 def test_a_fault_in_one_of_a_thousand_calls_is_caught(name: str) -> None:
     under_test = kernel_of(getattr(forgetful_kernels, name), deep=True).as_implementation()
-    # The first call of this kernel is right.
+    # The first call is right, so only the claim about thousands of equal calls fails.
     (claim,) = (item for _, item in examine(small_call(State.MANY), under_test) if item.name == EACH_TIME)
     assert claim.verdict is Verdict.FALSIFIED
     assert f"of {REPEATS} equal calls are wrong, the worst by" in claim.detail
@@ -97,7 +97,7 @@ def test_another_order_of_sums_in_each_call_is_upheld(options: dict[str, object]
     assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
 
 
-def test_thousands_of_calls_are_planned_only_on_request() -> None:
+def test_thousands_of_equal_calls_are_planned_only_in_the_deep_profile() -> None:
     quick, deep = (kernel_of(kernels.handwritten, deep=deep).declares for deep in (False, True))
     assert "compiled" in quick
     assert "thousands" in deep - quick
@@ -110,7 +110,9 @@ def test_thousands_of_calls_are_planned_only_on_request() -> None:
         ("forgetful_kernels:not_cleared", "repeated-calls", State.MANY),
     ],
 )
-def test_the_emitted_test_fails_like_the_call(kernel: str, capability: str, state: State, tmp_path: Path) -> None:
+def test_an_emitted_test_of_compiled_or_repeated_calls_fails_on_the_kernel(
+    kernel: str, capability: str, state: State, tmp_path: Path
+) -> None:
     source = f"tests.attention_conformance.claims.{kernel}"
     under_test = kernel_named(source, deep=True).as_implementation()
     line, test, _ = diagnose(capability_statements()[f"kernel-{capability}"], small_call(state), under_test)

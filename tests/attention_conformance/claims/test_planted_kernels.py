@@ -1,5 +1,5 @@
-"""Capabilities that no kernel of the gallery breaks: kernels that are wrong in one way each, and the claim that must
-fail.
+"""Kernels that are wrong in one way each, for capabilities that no kernel in the gallery breaks: the claim about the
+fault is falsified, and other capabilities are not.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ PLANTED = (
     ("exact-weights", "one_unit_off", "output-is-attention", "bfloat16"),
     ("exact-weights", "one_unit_off", "output-is-attention", "float16"),
 )
-"""Capability, kernel, a claim that is falsified, and format."""
+"""The capability in which a kernel is wrong, the kernel's name, a claim that must be falsified, and a number format."""
 EXAMPLES = [20, pytest.param(25, marks=pytest.mark.nightly)]
-"""Number of calls about the capability; the nightly run makes a whole cover."""
+"""Numbers of calls for each kernel; in the nightly run every pair of options occurs."""
 
 
 @pytest.fixture(autouse=True)

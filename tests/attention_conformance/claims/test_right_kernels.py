@@ -1,4 +1,6 @@
-"""Right kernels are upheld on what they declare, in every format; what they do not declare does not apply."""
+"""Right kernels are upheld in every capability that they declare, in every number format; other capabilities do not
+apply.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ OF_OTHERS = {
     for name in ("alibi", "log-sum-exp-gradient", "merged-parts", "paged-keys", "parameters", "ragged-batch")
 } | {f"kernel-{name}" for name in ("batch-invariance", "fp8-descale", "longer-masks", "mask-mod", "score-mod")}
 OF_OTHERS |= {"kernel-sinks", "kernel-splits", "kernel-shared-keys-values"}
-"""Capabilities that none of the three kernels below has."""
+"""The ids of the capabilities that none of the kernels in :data:`NOT_DECLARED` has."""
 COARSER = {"kernel-float32", "kernel-bfloat16", "kernel-float16"}
-"""Capabilities in a coarser format, which are not tested if a format is given."""
+"""The ids of the statements about coarser number formats, which do not apply if one format is requested."""
 OF_MASKS = {f"kernel-{name}" for name in ("boolean-mask", "additive-mask", "empty-rows", "bias-gradient", "dropout")}
 OF_FLASH = {f"kernel-{name}" for name in ("softcap", "log-sum-exp", "window")}
 NOT_DECLARED = {

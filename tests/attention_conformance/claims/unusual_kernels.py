@@ -1,4 +1,7 @@
-"""Kernels that are right, but work or behave differently from most others."""
+"""Kernels that are right, but work or behave differently from most others.
+
+Sizes: B batch entries, H query heads, G key heads, L queries, T keys, E columns of queries and keys.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ UNUSUAL: dict[str, Kernel] = {}
 
 
 def unusual(kernel: Kernel) -> Kernel:
-    """Register a kernel to be tested."""
+    """Add a kernel to :data:`UNUSUAL`, by name."""
     UNUSUAL[kernel.__name__] = kernel
     return kernel
 
@@ -32,7 +35,9 @@ def formula(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Return attention with a mask and causality together, from which the faults are derived."""
+    """Return attention that takes a mask together with causality; the kernels of ``combined_faults`` are this one with
+    faults.
+    """
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     return right_sdpa(query, key, value, attn_mask, is_causal, chosen, dropout_p)
 
@@ -48,8 +53,8 @@ def bottom_right(
     softcap: float = 0.0,
     return_lse: bool = False,
 ) -> Any:
-    """Return attention aligned at the bottom right; None means no limit of a window, and −1 is a number, as in the
-    newest flash attention.
+    """Return attention whose last row is aligned with the last key. A window without limit on a side has None there,
+    not −1, as in the newest flash-attention.
     """
     left, right = (-1 if side is None else side if side >= 0 else 10**9 for side in window_size)
     if any(side is not None and side < 0 for side in window_size):
@@ -75,7 +80,7 @@ def in_chunks(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False
 
 @unusual
 def merged_by_log_sum_exp(query: Tensor, keys: Tensor, values: Tensor, scale: float = 1.0) -> Tensor:
-    """Return attention on two parts of the keys, merged by log-sum-exps."""
+    """Return attention computed on two halves of the keys and merged by their log-sum-exps."""
     half = keys.shape[-2] // 2
     if not half:
         return textbook(query, keys, values, scale=scale)[0]
@@ -94,8 +99,8 @@ def merged_by_log_sum_exp(query: Tensor, keys: Tensor, values: Tensor, scale: fl
 def padded_to_blocks(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """Return attention on keys padded to multiples of 32 and head dimensions to multiples of 16, with the padding
-    masked.
+    """Return attention whose keys are padded to a multiple of 32 and head dimensions to a multiple of 16; the mask
+    hides padding.
     """
     B, H, L, E = query.shape
     T, M = key.shape[2], value.shape[3]
@@ -111,7 +116,7 @@ def padded_to_blocks(
 
 @unusual
 def in_place_on_a_copy(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Return attention whose logits, weights and output are computed in place in a copy."""
+    """Return attention computed in float32 or wider, whose output is multiplied by 1 in place."""
     wide = torch.promote_types(query.dtype, torch.float32)
     logits = torch.matmul(query.to(wide), keys.to(wide).mT)
     logits = logits - logits.detach().amax(dim=-1, keepdim=True)
@@ -123,7 +128,9 @@ def in_place_on_a_copy(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 @unusual
 def returns_a_view(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, causal: bool = False) -> Tensor:
-    """Return a view of a larger tensor, with heads before rows; causal calls are aligned at the top left."""
+    """Return attention as a transposed view of the first columns of a larger tensor; the first row is aligned with the
+    first key.
+    """
     chosen = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     query, key, value = (x.transpose(1, 2) for x in (q, k, v))
     visible = near(query.shape[2], key.shape[2], causal=causal)
@@ -135,7 +142,7 @@ def returns_a_view(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None 
 def online_over_keys(
     q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, return_lse: bool = False
 ) -> Any:
-    """Return attention with a running maximum, key by key, differentiated by autograd."""
+    """Return attention by an online softmax over blocks of 16 keys, differentiated by autograd."""
     wide = torch.promote_types(q.dtype, torch.float32)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     query, key, value = (x.transpose(1, 2).to(wide) for x in (q, k, v))
@@ -163,8 +170,8 @@ def mean_where_nothing_is_seen(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Hidden logits are a large negative number: a row without keys has equal weights, to which dropout
-    applies, too.
+    """Return attention that gives equal weights, to which dropout applies, too, to the keys of a row without visible
+    keys.
     """
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -181,7 +188,9 @@ def mean_where_nothing_is_seen(
 def reads_what_is_seen(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """If no key is visible nothing is read, and with a single key only its value: autograd sees no other input."""
+    """Return attention that reads no tensor if no key is visible, and only the value if the only key is visible, so
+    that other inputs have no gradient.
+    """
     everything = torch.ones(1, dtype=torch.bool)
     mask = everything if attn_mask is None else attn_mask
     visible = mask if mask.dtype == torch.bool else mask > -math.inf
@@ -203,7 +212,7 @@ def causal_or_nothing(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Return causal attention under PyTorch's signature; raise for all other calls."""
+    """Return causal attention with PyTorch's signature; raise in all other calls."""
     if not is_causal or attn_mask is not None or dropout_p:
         raise NotImplementedError("causal attention alone")
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -212,12 +221,12 @@ def causal_or_nothing(
 
 @unusual
 def decodes_a_token(q: Tensor, k_cache: Tensor, v_cache: Tensor, sm_scale: float) -> Tensor:
-    """Return attention of queries (B, H, E) on a cache (B, T, G, E)."""
+    """Return attention of one query per batch entry, (B, H, E), on caches of keys and values, (B, T, G, E)."""
     key, value = (x.transpose(1, 2) for x in (k_cache, v_cache))
     return textbook(q[:, :, None], key, value, scale=sm_scale)[0][:, :, 0]
 
 
 @unusual
 def zero_stands_for_its_own_scale(query: Tensor, key: Tensor, value: Tensor, scale: float = 0.0) -> Tensor:
-    """The default scale 0 means 1/√E (SKaiNET #860)."""
+    """Return attention whose default scale is 0, which stands for 1/√E (SKaiNET #860)."""
     return textbook(query, key, value, scale=scale or 1 / math.sqrt(query.shape[-1]))[0]

@@ -1,4 +1,6 @@
-"""Further wrong kernels, by name, for which tests are emitted."""
+"""Wrong kernels, and right ones with the same signatures, on which emitted tests (``--emit-test``) must
+fail and pass.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def window_of_no_effect(
     scale: float | None = None,
     sliding_window: int | None = None,
 ) -> Tensor:
-    """A window parameter of the kernel's own name is accepted and ignored."""
+    """Accept a window, under a parameter name that no library uses, and ignore it."""
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale
     )
@@ -36,7 +38,7 @@ def window_of_an_effect(
     scale: float | None = None,
     sliding_window: int | None = None,
 ) -> Tensor:
-    """A window parameter of the kernel's own name is obeyed."""
+    """Return attention in which a row sees only keys at a distance of at most ``sliding_window``."""
     if sliding_window is None:
         return window_of_no_effect(query, key, value, attn_mask, is_causal, scale)
     ahead = torch.arange(key.shape[2]) - torch.arange(query.shape[2])[:, None]
@@ -45,21 +47,23 @@ def window_of_an_effect(
 
 
 class FactorsUpToTwo(Factors):
-    """A kernel that clips factors above 2: no drawn factor is larger, but twice some of them are."""
+    """A kernel that clips the factors of 8-bit tensors at 2. No drawn factor is larger, so only a call with doubled
+    factors shows it.
+    """
 
     def factor(self, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
         return super().factor(name, None if descale is None else descale.clamp(max=2.0), heads)
 
 
 def steady(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, deterministic: bool = True) -> Any:
-    """A right kernel that declares that it is deterministic."""
+    """Return right attention; the parameter ``deterministic`` promises equal bits in equal calls."""
     return tiled(q, k, v, softmax_scale)
 
 
 def module_weights(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """A transformers attention function that returns the weights before the mask."""
+    """Return output and weights, as a function of transformers does, but the weights ignore the mask."""
     key, value = (x.repeat_interleave(module.num_key_value_groups, dim=1) for x in (key, value))
     logits = query @ key.mT * scaling
     before = torch.softmax(logits, dim=-1)
@@ -71,7 +75,7 @@ def module_weights(
 def module_of_right_weights(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """A transformers attention function that returns the weights that it uses."""
+    """Return output and the weights used for it, as a function of transformers does."""
     mask = torch.zeros(()) if attention_mask is None else attention_mask
     key, value = (x.repeat_interleave(module.num_key_value_groups, dim=1) for x in (key, value))
     weights = torch.softmax(query @ key.mT * scaling + mask.to(query.dtype), dim=-1)
@@ -81,14 +85,14 @@ def module_of_right_weights(
 def heads_one_by_one(
     q: Tensor, k: Tensor, v: Tensor, sm_scale: float | None = None, window_left: int = -1, causal: bool = False
 ) -> Tensor:
-    """flashinfer's signature, (L, H, E), with a window that has one key too many."""
+    """Return attention on tensors (L, H, E), with flashinfer's signature and a window of one key too many."""
     return _one_entry(q, k, v, sm_scale, window_left + 1 if window_left >= 0 else -1, causal)
 
 
 def heads_one_by_one_right(
     q: Tensor, k: Tensor, v: Tensor, sm_scale: float | None = None, window_left: int = -1, causal: bool = False
 ) -> Tensor:
-    """flashinfer's signature, (L, H, E), with the requested window."""
+    """Return attention on tensors (L, H, E), with flashinfer's signature and the requested window."""
     return _one_entry(q, k, v, sm_scale, window_left, causal)
 
 

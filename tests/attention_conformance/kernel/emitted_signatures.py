@@ -1,4 +1,6 @@
-"""Faulty and right kernels under signatures of libraries, by name, for which tests are emitted."""
+"""Faulty kernels with signatures of libraries, and right ones, on which emitted tests (``--emit-test``) must fail and
+pass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels in the style of other libraries, by name: NumPy, JAX, and torch kernels with a library's signature."""
+"""Kernels on arrays of NumPy or JAX, and kernels on torch tensors with the signature of another library."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def numpy_sdpa(
 
 
 def numpy_forgetful(query: Any, keys: Any, values: Any) -> Any:
-    """Tokens after the eighth are ignored."""
+    """Ignore the tokens after the eighth."""
     return in_numpy(query, keys[..., :8, :], values[..., :8, :])
 
 
 def numpy_scribbling(query: Any, keys: Any, values: Any) -> Any:
-    """The caller's keys are overwritten."""
+    """Overwrite the caller's keys with zeros."""
     output = in_numpy(query, keys, values)
     keys[...] = 0.0
     return output
@@ -43,7 +43,7 @@ def detached(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> t
 
 
 def jax_wrong_vjp(query: Any, keys: Any, values: Any) -> Any:
-    """The output is right, but the kernel's own vjp ignores the derivative of the normaliser in dQ."""
+    """Return a right output whose own backward pass takes the denominator of the softmax for a constant in dQ."""
     import jax
 
     @jax.custom_vjp
@@ -73,8 +73,8 @@ def jax_signature(
     local_window_size: tuple[int, int] | None = None,
     return_residual: bool = False,
 ) -> Any:
-    """Return torch attention under jax.nn's signature; the two sides of a window are separate, and hidden logits are
-    large and finite, as in jax.nn.
+    """Return torch attention with jax.nn's signature; as in jax.nn, each side of a window is a number of keys, and
+    hidden logits are large negative numbers.
     """
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     logits = q @ k.mT * (scale if scale is not None else q.shape[-1] ** -0.5)
@@ -98,8 +98,8 @@ def hf_signature(
     is_causal: bool | None = None,
     dropout: float = 0.0,
 ) -> Any:
-    """Return attention as transformers' SDPA function does: causality comes from the module, for more than
-    one query.
+    """Return attention as transformers' SDPA function does: if there are several queries and no mask,
+    ``module.is_causal`` decides on causality.
     """
     key, value = (x.repeat_interleave(module.num_key_value_groups, dim=1) for x in (key, value))
     causal = (module.is_causal if is_causal is None else is_causal) and query.shape[2] > 1 and attention_mask is None

@@ -1,8 +1,8 @@
-"""Right attention under the signatures of libraries, each with one fault: short torch functions in place of the
-libraries.
+"""Attention under the signatures of other libraries: short torch functions in place of the libraries.
 
-A signature is made of a core, (query, key, value in (B, H, L, E), options) → (output, log-sum-exp). A fault is another
-core.
+A kernel is made from a signature and a core: a function that takes query (B, H, L, E), key and value (B, G, T, E) and
+options, and returns output and log-sum-exp. :func:`attend` is the right core; each other core has one fault. Sizes: B
+batch entries, H query heads, G key heads, L queries, T keys, E columns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def attend(
     empty: str = "zeros",
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return softmax attention of (B, H, L, E) on (B, G, T, E); None or −1 means no limit of a window."""
+    """Return output and log-sum-exp of right attention; None or −1 as a side of the window means no limit."""
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
     logits = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if softcap:
@@ -57,7 +57,7 @@ def attend(
     logits = torch.where(visible, logits, torch.finfo(q.dtype).min if empty == "mean" else -torch.inf)
     if sinks is not None:
         logits = torch.cat([logits, sinks.reshape(1, -1, 1, 1).expand(*logits.shape[:-1], 1).to(logits)], dim=-1)
-    least = logits.new_full((*logits.shape[:-1], 1), -torch.inf)  # there may be no key
+    least = logits.new_full((*logits.shape[:-1], 1), -torch.inf)  # so that a row without any key has a maximum
     top = torch.cat([logits.detach(), least], dim=-1).amax(dim=-1, keepdim=True)
     top = torch.where(torch.isneginf(top), 0.0, top)
     unnormalised = torch.exp(logits - top)
@@ -67,12 +67,12 @@ def attend(
 
 
 def with_sign_of_dk(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """The output is right, but dK has the wrong sign."""
+    """Return a right output whose dK has the wrong sign."""
     return attend(q, 2 * k.detach() - k, v, **options)
 
 
 def with_other_diagonal(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """A causal row sees the next key, too."""
+    """Let each causal row see the next key, too."""
     T = k.shape[2]
     if options.get("causal") and T > 1:
         options = options | {"causal": False}
@@ -83,34 +83,34 @@ def with_other_diagonal(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tupl
 
 
 def with_cap_on_mask(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """The cap is half of the requested one."""
+    """Use half of the requested soft cap."""
     return attend(q, k, v, **options | {"softcap": options.get("softcap", 0.0) / 2})
 
 
 def with_scaled_lse(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """The log-sum-exp is to the base 2."""
+    """Return the log-sum-exp to the base 2 instead of e."""
     output, lse = attend(q, k, v, **options)
     return output, lse / math.log(2)
 
 
 def without_window(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """The window is accepted and ignored."""
+    """Accept a window and ignore it."""
     return attend(q, k, v, **options | {"window": (-1, -1)})
 
 
 def without_mask(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """The mask is accepted and ignored."""
+    """Accept a mask and ignore it."""
     return attend(q, k, v, **options | {"mask": None})
 
 
 def with_scale_of_keys(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """A given scale is applied twice."""
+    """Apply a given scale twice."""
     scale = options.pop("scale")
     return attend(q, k, v, scale=None if scale is None else scale**2, **options)
 
 
 def without_the_last_column(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-    """The logits of wide heads ignore the last column."""
+    """Ignore the last column of queries and keys if they have more than 8 columns."""
     scale = options.pop("scale")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     cut = q.shape[-1] - 1 if q.shape[-1] > 8 else q.shape[-1]
@@ -121,8 +121,8 @@ Core = Callable[..., tuple[Tensor, Tensor]]
 
 
 def signature(parameters: str) -> Callable[[Callable[[Core, Any], Any]], Callable[[Core], Callable[..., Any]]]:
-    """Return a decorator that makes kernels with these parameters from a function of a core and the
-    arguments by name.
+    """Return a decorator for a function of a core and a call's arguments: the decorated function makes a kernel with
+    these parameters from a core.
     """
 
     def of(body: Callable[[Core, Any], Any]) -> Callable[[Core], Callable[..., Any]]:
@@ -148,7 +148,7 @@ def swap(*tensors: Tensor) -> list[Tensor]:
     return [x.transpose(1, 2) for x in tensors]
 
 
-# ---- PyTorch and what is like it -------------------------------------------------------------------------------------
+# ---- PyTorch and similar signatures ----------------------------------------------------------------------------------
 
 
 @signature("query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False")
@@ -202,7 +202,9 @@ def triton(core: Core) -> Callable[..., Any]:
 
 
 def linear_bias(slopes: Tensor | None, L: int, T: int) -> Tensor | None:
-    """Return the linear bias of slopes (H,) or (B, H)."""
+    """Return the bias −slope · (distance of row and key) for slopes (H,) or (B, H), the last row aligned with the last
+    key.
+    """
     if slopes is None:
         return None
     ahead = torch.arange(T) - torch.arange(L)[:, None] - (T - L)
@@ -271,7 +273,9 @@ def flash_4(core: Core, a: Any) -> Any:
 def _each(
     core: Core, q: Tensor, k: Tensor, v: Tensor, starts: Any, slopes: Tensor | None = None, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """Return attention on packed sequences, one by one."""
+    """Return attention on packed sequences, one by one; ``starts`` holds where each sequence of queries and of keys
+    begins.
+    """
     results = []
     for n, (a, b, c, d) in enumerate(zip(starts[0][:-1], starts[0][1:], starts[1][:-1], starts[1][1:], strict=True)):
         qkv = (q[None, a:b], k[None, c:d], v[None, c:d])
@@ -405,7 +409,9 @@ def xformers(core: Core, a: Any) -> Tensor:
 
 
 class DotProductAttention(torch.nn.Module):
-    """Transformer Engine's module: the constructor fixes the scale, and heads are joined in the output."""
+    """A stand-in for Transformer Engine's module: no call can change its scale, and heads are joined in its output (B,
+    L, H·E).
+    """
 
     def __init__(self, core: Core) -> None:
         super().__init__()
@@ -564,13 +570,13 @@ def onnx(core: Core, a: Any) -> Any:
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature with its faulty core.
+    """A signature of a library, with a faulty core.
 
     Attributes:
-        make: a core → the kernel.
-        interface: that it is recognised as.
-        fault: a core.
-        claims: capabilities that it declares, among others.
+        make: makes a kernel with this signature from a core.
+        interface: the name of the interface as which the suite must recognise the signature.
+        fault: a core with a fault that the suite must find.
+        claims: some of the capabilities that the kernel must be found to have.
     """
 
     make: Callable[[Core], Callable[..., Any]]

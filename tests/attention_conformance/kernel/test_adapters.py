@@ -1,7 +1,6 @@
-"""Kernels of other libraries: by prefix, by interface, without a backward pass; and the libraries themselves, if
-installed.
+"""Kernels named with a library's prefix, kernels without a backward pass, and signatures of other libraries.
 
-The group that needs them is ``adapters``; it is skipped where they are missing.
+Tests of the libraries themselves are marked ``adapters``, and skipped where a library is not installed.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def verdict(kernel: Kernel, id: str, examples: int) -> Verdict:
 
 
 def lacking(kernel: Kernel) -> set[str]:
-    """Return what is not checked for want of a backward pass."""
+    """Return the ids of the statements that do not apply because the kernel has no backward pass."""
     uses = {id: statement_named(id).kernel for id in kernel_statement_ids()}
     return {id for id, use in uses.items() if use is not None and "backward pass" in kernel.lacks(use)}
 
@@ -60,7 +59,7 @@ def test_a_numpy_kernel_is_checked_without_gradients() -> None:
         assert verdict(kernel, id, 5) is Verdict.UPHELD, id
 
 
-def test_the_parameters_of_a_numpy_kernel_are_known() -> None:
+def test_the_options_of_a_numpy_kernel_are_recognised_by_its_parameters() -> None:
     kernel = kernel_named(f"numpy:{HERE}:numpy_sdpa")
     assert kernel.interface.name == "sdpa"
     assert {"boolean-mask", "additive-mask", "causal", "scale", "empty-rows"} <= kernel.declares
@@ -77,7 +76,7 @@ def test_a_numpy_kernel_that_writes_to_its_arguments_is_refused() -> None:
         kernel_named(f"numpy:{HERE}:numpy_scribbling")
 
 
-def test_numpy_has_no_bfloat16() -> None:
+def test_a_numpy_kernel_is_refused_in_bfloat16() -> None:
     with pytest.raises(InvalidInput, match="bfloat16"):
         kernel_named("numpy:examples.other_libraries:in_numpy", "bfloat16")
 
@@ -121,7 +120,7 @@ def test_without_jax_the_message_names_the_package_to_install(monkeypatch: pytes
         import_callable("jax:jax.nn:dot_product_attention")
 
 
-# ---- signatures of libraries, by fakes ---------------------------------------------------------------------
+# ---- signatures of libraries, on stand-ins -----------------------------------------------------------------
 
 
 def test_a_window_without_limit_is_passed_as_jax_expects() -> None:
@@ -131,7 +130,7 @@ def test_a_window_without_limit_is_passed_as_jax_expects() -> None:
         assert verdict(kernel, id, 10) is Verdict.UPHELD, id
 
 
-def test_transformers_handles_causality_only_of_square_calls() -> None:
+def test_causality_of_a_transformers_function_is_tested_only_for_as_many_queries_as_keys() -> None:
     kernel = kernel_of(library_kernels.hf_signature)
     assert kernel.interface.name == "hf"
     assert "causal" in kernel.declares
@@ -158,7 +157,7 @@ class TestJax:
         pytest.importorskip("jax", reason="needs the extra adapters: JAX")
 
     @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
-    # In float16, jax.nn's own attention does not compile on CPUs, and is called as it is.
+    # In float16, jax.nn's attention does not compile on CPUs, and is called uncompiled.
     @pytest.mark.parametrize("name", ["examples.other_libraries:in_jax", "jax.nn:dot_product_attention"])
     def test_gradients_agree_with_autograd(self, name: str, dtype: str) -> None:
         numbers: torch.dtype = getattr(torch, dtype)

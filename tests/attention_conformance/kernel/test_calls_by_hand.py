@@ -1,4 +1,4 @@
-"""The tensors passed to a kernel and the use of its results, by hand."""
+"""How tensors are prepared for a kernel and how its results are used, on small calls written by hand."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def attention(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> 
 
 
 def one_query(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return attention, and refuse several queries."""
+    """Return attention; raise if an input has several queries."""
     if query.shape[-2] != 1:
         raise ValueError("one query to an input")
     return attention(query, keys, values)
 
 
 def random(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    # Draw in float64: in float32, one plus 1e-6 has only nine values, so that two draws are often equal.
+    # Draw in float64: between 1 and 1 + 1e-6 float32 has only nine numbers, so that two draws would often be equal.
     return attention(query, keys, values) * (1 + 1e-6 * torch.rand((), dtype=torch.float64))
 
 
@@ -59,13 +59,13 @@ def call(**further: Any) -> Any:
 @pytest.mark.parametrize(
     ("values", "unit"), [([0.0], 1.0), ([3.0, -5.0], 4.0), ([0.75], 0.5), ([np.inf], 1.0), ([], 1.0)]
 )
-def test_units_are_powers_of_two(values: list[float], unit: float) -> None:
+def test_the_unit_of_an_array_is_a_power_of_two(values: list[float], unit: float) -> None:
     assert _unit(np.array(values)) == unit
 
 
 @pytest.mark.parametrize("memory", list(Memory))
 def test_a_tensor_keeps_its_numbers_in_every_memory_layout(memory: Memory) -> None:
-    """Guards of NaN lie around it and in its gaps, and must not change."""
+    """NaN lies around the tensor and in its gaps, and a number written there is noticed."""
     x = 1 + torch.arange(2.0 * 4 * 3 * 8).reshape(2, 4, 3, 8)
     x = {Memory.BROADCAST: x[:1], Memory.HEADS: x[:, :1], Memory.SINGLE: x[:1, :1, :1, :1]}.get(memory, x).expand_as(x)
     result = place_tensor(x, memory)
@@ -84,8 +84,8 @@ def test_a_tensor_keeps_its_numbers_in_every_memory_layout(memory: Memory) -> No
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_a_tensor_of_a_device_begins_at_a_multiple_of_16_bytes(dtype: torch.dtype) -> None:
-    """On the CPU a tensor may begin at any entry."""
+def test_a_tensor_on_a_gpu_begins_at_a_multiple_of_16_bytes(dtype: torch.dtype) -> None:
+    """Fused GPU kernels need such addresses; on the CPU a tensor may begin at any number of its storage."""
     x = torch.zeros((2, 4, 3, 8), dtype=dtype)
     for memory in (Memory.CONTIGUOUS, Memory.OFFSET):
         begins = place_tensor(x.to("meta"), memory).tensor.storage_offset()
@@ -102,8 +102,8 @@ def test_a_mask_has_the_memory_layout_of_the_tensors(memory: Memory, shape: tupl
     assert torch.equal(result, x.expand((2, 4, 3, 5)) if memory is Memory.BROADCAST else x)
 
 
-def test_queries_are_reduced_to_the_range_of_logits() -> None:
-    """Keys are grouped: query heads 0 and 1 use the first head of keys, heads 2 and 3 the second."""
+def test_queries_are_scaled_down_until_no_logit_overflows() -> None:
+    """Query heads 0 and 1 attend to the first head of keys, query heads 2 and 3 to the second."""
     given = call()
     kernel = kernel_named(f"{__name__}:attention", "float32")
     large = given.replace(query=given.query * 1e38)
@@ -114,8 +114,8 @@ def test_queries_are_reduced_to_the_range_of_logits() -> None:
     assert (kernel.in_own_numbers(given).query == given.query.astype(np.float32)).all()
 
 
-def test_a_kernel_of_one_query_is_called_for_each_query() -> None:
-    """The answers equal those of a kernel that takes all queries."""
+def test_a_kernel_that_takes_one_query_is_called_for_each_query() -> None:
+    """The outputs equal those of a kernel that takes all queries in one call."""
     one, all_ = kernel_here("one_query"), kernel_here("attention")
     assert not one.many_queries
     assert all_.many_queries
@@ -149,11 +149,11 @@ def test_only_tensors_of_four_axes_are_transposed() -> None:
 
 
 def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float = 1.0) -> Any:
-    """Return attention in (B, L, H, E), without a parameter that requests the log-sum-exp."""
+    """Return attention on tensors (B, L, H, E); no parameter requests the log-sum-exp."""
     return (attention(q.transpose(1, 2) * softmax_scale, k.transpose(1, 2), v.transpose(1, 2))).transpose(1, 2)
 
 
-def test_options_without_a_parameter_are_not_passed() -> None:
+def test_options_for_which_a_kernel_has_no_parameter_are_not_passed() -> None:
     x = torch.arange(2.0 * 3 * 4 * 5, dtype=torch.float64).reshape(2, 3, 4, 5) / 100
     request = Request(x, x, x, scale=1.0, log_sum_exp=True)
     output, lse, _ = INTERFACES["flash"].call(flash_without_log_sum_exp, request, {"softmax_scale": 1.0})
@@ -194,7 +194,7 @@ def test_assert_kernel_passes_if_tried_and_requested_statements_are_upheld(
 
 
 def test_only_the_plain_interface_reports_shapes() -> None:
-    """The headline names the shapes only if there is a choice."""
+    """The report's headline names the shapes of tensors only where the signature leaves several possible."""
     assert ", shapes " in headline(kernel_here("attention"))
     sdpa = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float64")
     assert ", shapes " not in headline(sdpa)

@@ -1,4 +1,4 @@
-"""The report names the smallest failing combinations of options, and only their capabilities are falsified."""
+"""The report names the smallest combinations of options that fail, and only the capabilities in these are falsified."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def falsified(id: str, failing: AttentionCall) -> Result:
 MASK = np.ones((1, 1, 4, 4), dtype=bool)
 
 
-def test_a_failure_of_two_options_is_not_reported_for_three() -> None:
+def test_a_combination_that_contains_a_failing_one_is_not_reported() -> None:
     two, three = call(causal=True, visible=MASK), call(causal=True, visible=MASK, scale=0.5)
     other = call(scale=0.5)
     results = [falsified("kernel-causal", two), falsified("kernel-scale", three)]
@@ -53,7 +53,7 @@ def test_failing_calls_without_options_are_reported_beside_others() -> None:
     assert failing_combinations([Result("kernel-output", "")]) == []
 
 
-def test_a_call_of_several_capabilities_is_printed_once() -> None:
+def test_a_call_that_falsifies_several_capabilities_is_printed_once() -> None:
     both = call(causal=True, visible=MASK)
     stream = io.StringIO()
     results = [
@@ -68,8 +68,8 @@ def test_a_call_of_several_capabilities_is_printed_once() -> None:
 
 
 @pytest.mark.parametrize("head", range(5))
-def test_any_head_of_a_group_may_be_the_one_that_fails(head: int) -> None:
-    """The call has five heads, and the one whose first query is marked remains."""
+def test_a_call_is_shrunk_to_the_only_head_that_fails(head: int) -> None:
+    """Only the head whose first query has the number 77 fails, and shrinking the call keeps this head."""
     whole = call(H=5)
     query = whole.query.copy()
     query[0, head, 0, 0] = 77.0
@@ -117,7 +117,7 @@ def results() -> dict[str, Result]:
     return {item.id.removeprefix("kernel-"): item for item in result}
 
 
-def test_an_ignored_mask_does_not_falsify_states() -> None:
+def test_an_ignored_mask_falsifies_masks_but_not_repeated_calls() -> None:
     ids = ("kernel-boolean-mask", "kernel-additive-mask", "kernel-repeated-calls")
     masks_and_states = verify_kernel(sdpa(without_mask), statements=ids, examples=25, dtype="float64")
     assert [item.verdict for item in masks_and_states] == [Verdict.FALSIFIED, Verdict.FALSIFIED, Verdict.UPHELD]

@@ -1,4 +1,4 @@
-"""The diagnosis of a failing call, by hand: the wrong numbers, and the guessed cause."""
+"""The diagnosis of a failing call, on small calls written by hand: the wrong numbers, and a guess at the cause."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trace_of(*entries: Entry, falsified: tuple[str, ...] = (), given: AttentionC
     return Trace("output", None, (given or call(),), (None,), names, entries)
 
 
-def test_without_a_wrong_number_the_first_claim_is_named() -> None:
+def test_if_no_number_is_wrong_the_first_falsified_claim_is_named() -> None:
     two = trace_of(falsified=("same-bits", "inputs-are-unchanged"))
     assert _where(two) == "the same call twice gives other bits"
     assert _where(trace_of(falsified=("unheard-of", "same-bits"))) == "unheard-of does not hold"
@@ -79,7 +79,7 @@ def test_a_length_next_to_a_block_size_is_named_if_one_key_less_passes(T: int) -
 
 
 @pytest.mark.parametrize("T", [5, 6, 10, 14, 18])
-def test_without_an_option_or_a_block_there_is_no_guess(T: int) -> None:
+def test_a_failure_at_a_length_far_from_every_block_size_gets_no_guess(T: int) -> None:
     assert cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T), call(T)) == ""
 
 
@@ -112,7 +112,7 @@ def test_a_logarithm_to_the_base_two_is_recognised(factor: float, base: bool) ->
     assert _is_of_base_two(trace_of(entry("log-sum-exp", due * factor, due, call()))) is base
 
 
-def test_an_entry_equal_to_its_due_value_does_not_suggest_another_base() -> None:
+def test_a_right_log_sum_exp_does_not_suggest_another_base() -> None:
     due = np.full((1, 1, 2), 1e-5)
     assert not _is_of_base_two(trace_of(entry("log-sum-exp", due, due, call())))
 

@@ -1,5 +1,5 @@
-"""Each capability has an emitted test: it fails on a kernel that lacks the capability, names the error, and passes on a
-right one.
+"""For each capability, ``--emit-test`` writes a test that fails on a kernel wrong in the capability, names the wrong
+result, and passes on a right kernel.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ COMPILED = "tests.attention_conformance.claims.compiled_kernels:"
 OWN = "tests.attention_conformance.kernel.emitted_kernels:"
 FLASH, SDPA = f"{FAULTS}attention:tiled", f"{FAULTS}attention:tiled_sdpa"
 LINES = 90
-"""Largest number of lines of an emitted test, without the functions that it calls."""
+"""Largest number of lines of an emitted test, without the helper functions in its file."""
 TORCH = "torch.nn.functional:scaled_dot_product_attention"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A wrong kernel.
+    """A wrong kernel, on which an emitted test must fail, and a right one, on which the test must pass.
 
     Attributes:
-        capability: that it lacks.
-        wrong: MODULE:CALLABLE.
-        right: that of a kernel with its signature.
-        says: what the test calls what is off.
-        examples: how many calls show it; 25 are a whole cover.
+        capability: the capability in which the kernel is wrong.
+        wrong: the wrong kernel, MODULE:CALLABLE.
+        right: a right kernel with the same signature, MODULE:CALLABLE.
+        says: a pattern for the beginning of the test's message.
+        dtype: the number format in which the wrong kernel is tested.
+        interface: the name of the kernel's interface; None to recognise the interface.
+        examples: the number of calls that are tried; with 25, every pair of options occurs.
     """
 
     capability: str
@@ -129,7 +131,7 @@ ROWS = (
 
 
 def emitted(row: Row) -> str:
-    """Return the test that is written for a wrong kernel."""
+    """Return the text of the test file that is written for a wrong kernel."""
     kernel = kernel_named(row.wrong, row.dtype, interface=row.interface)
     (result,) = verify_kernel(kernel, statements=[f"kernel-{row.capability}"], examples=row.examples)
     assert result.verdict is Verdict.FALSIFIED, result.reason
@@ -139,7 +141,7 @@ def emitted(row: Row) -> str:
 
 
 def run(text: str, kernel: Any = None) -> None:
-    """Run the only test of a file, on its own kernel or on another one."""
+    """Run the only test in the text of a file, on the kernel that the file imports or on ``kernel``."""
     namespace: dict[str, Any] = {"__name__": "emitted"}
     exec(text, namespace)
     (function,) = (item for name, item in namespace.items() if name.startswith("test_"))
@@ -156,7 +158,7 @@ def test_an_emitted_test_names_the_error_and_passes_on_a_right_kernel(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 40)
-    LeftOver.buffers.clear()  # this kernel remembers calls of other tests, too
+    LeftOver.buffers.clear()  # this kernel would remember the calls of earlier tests
     text = emitted(row)
     with pytest.raises(AssertionError, match=f"^{row.says}"):
         run(text)

@@ -1,4 +1,4 @@
-"""Lines of the tests that are written for a user's kernel."""
+"""Lines of the tests that ``--emit-test`` writes for a user's kernel, on small calls written by hand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plain(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torc
 def flash(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float = 1.0, return_softmax_lse: bool = False
 ) -> Any:
-    """Return attention in (B, L, H, E), and the log-sum-exp."""
+    """Return attention on tensors (B, L, H, E) and, on request, the log-sum-exp."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     logits = softmax_scale * q @ k.mT
     output = (torch.softmax(logits, dim=-1) @ v).transpose(1, 2)
@@ -67,7 +67,7 @@ def entry(claim: str, apart: float, allowed: list[float]) -> Entry:
 
 
 def text_of_test(trace: Trace, line: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the test for a right kernel, without the check that the test fails."""
+    """Return the test written for a recorded call, without first checking that the test fails on the kernel."""
     monkeypatch.setattr("attention_conformance.kernel.reproducer.why_not", lambda *arguments: "")
     return reproducer(trace, line)[0]
 
@@ -96,7 +96,7 @@ def test_a_test_whose_formula_disagrees_with_the_suite_is_not_written() -> None:
     assert why == "the test's formula of output is not this suite's, which is a fault of this suite"
 
 
-def test_a_kernel_that_cannot_be_imported_has_no_test_and_a_reason() -> None:
+def test_a_kernel_that_cannot_be_imported_gets_a_reason_instead_of_a_test() -> None:
     handed_over = trace_of("plain", call(), entry(OUTPUT, 1.0, [1e-9]))
     for source, why in (("", "has to import it by MODULE:CALLABLE"), ("jax:a:b", "takes arrays of jax")):
         text, why_not = reproducer(handed_over.replace(kernel=handed_over.kernel.replace(source=source)), "a line")
@@ -133,7 +133,9 @@ def numbered(*shape: int) -> torch.Tensor:
 
 
 def recorded_lines(make: Callable[..., Any], **named: torch.Tensor) -> list[str]:
-    """Return the lines for a function that converts these tensors as an interface does and calls a kernel that adds."""
+    """Return the lines recorded while ``make`` converts tensors, as an interface does, and calls a kernel that adds its
+    arguments.
+    """
     recorder = Recorder(lambda *arguments, **options: sum(arguments))
     for name, x in named.items():
         recorder.name(name, x)
@@ -238,8 +240,8 @@ def test_a_tensor_with_strides_has_nan_around_its_numbers() -> None:
 
 
 def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
-    """It is the largest allowed error if the difference exceeds that, otherwise a few digits per entry; it is explained
-    once.
+    """The allowed error is one number, the largest of all entries, if the difference exceeds it; otherwise a number for
+    each entry. Only the first check in a test has a comment that explains the allowed error.
     """
     first, other = entry(OUTPUT, 1e-3, [1.23456e-9] * 2), entry(GRADIENTS[0], 1e-3, [1.23456e-9, 2.5e-9])
     both = trace_of("plain", call(), first, other)
@@ -250,11 +252,11 @@ def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
     assert messages[2] == 'check("output", found["output"], due["output"], allowed)'
     again = list(check_lines(both, other))
     assert again[0] == "allowed = 2.52e-09"
-    # The largest allowed error exceeds the difference.
+    # The difference, 2e-9, does not exceed the largest allowed error, so each entry has its own.
     some = entry(OUTPUT, 2e-9, [1.23456e-9, 2.5e-9])
     messages = list(check_lines(trace_of("plain", call(), some), some))
     assert messages[1].startswith("allowed = numbers([1.24e-09, 2.52e-09], 2)")
-    # 1.23456e-9 is below the difference, but its rounded form is not.
+    # The difference exceeds the allowed error, but not 1.24e-9, the allowed error rounded to three digits.
     near = entry(OUTPUT, 1.236e-9, [1.23456e-9])
     assert list(check_lines(trace_of("plain", call(), near), near))[1] == "allowed = 1.23456e-09"
 
@@ -262,7 +264,9 @@ def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
 def mean_of_all(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, is_causal: bool = False
 ) -> torch.Tensor:
-    """Return causal attention aligned at the bottom right; a row that sees no key is the mean of all values."""
+    """Return causal attention, the last row aligned with the last key; a row without visible keys is the mean of all
+    values.
+    """
     logits = query @ key.mT
     L, T = logits.shape[-2:]
     hidden = torch.ones(L, T, dtype=torch.bool).triu(T - L + 1)
@@ -296,7 +300,7 @@ def test_report_and_json_give_the_reason_for_a_missing_test() -> None:
 
 
 @pytest.mark.parametrize("memory", [Memory.CONTIGUOUS, Memory.BROADCAST, Memory.HEADS])
-def test_drawn_numbers_equal_those_of_the_printed_lines(memory: Memory) -> None:
+def test_the_printed_lines_draw_the_same_numbers_as_the_suite(memory: Memory) -> None:
     given = call(T=5).replace(memory=memory)
     other, lines = with_drawn_numbers(given)
     assert list(lines) == ["query", "key", "value", "upstream"]
@@ -307,7 +311,7 @@ def test_drawn_numbers_equal_those_of_the_printed_lines(memory: Memory) -> None:
         assert getattr(other, name).shape == getattr(given, name).shape
 
 
-def test_calls_with_exact_numbers_or_dropout_are_not_drawn() -> None:
+def test_tensors_of_calls_with_exact_numbers_or_dropout_are_not_drawn_at_random() -> None:
     assert with_drawn_numbers(call().replace(exact=True))[1] == {}
     assert with_drawn_numbers(call().replace(dropout=0.5))[1] == {}
 
@@ -317,11 +321,11 @@ def test_a_file_has_the_functions_that_its_tests_call() -> None:
     assert "def check_same(" in few
     assert "def textbook(" not in few
     assert "def textbook(" in many
-    assert "def attention(" in many  # called by the textbook function
+    assert "def attention(" in many  # called by the function textbook
     assert "type: ignore" not in many
 
 
-def test_a_failure_in_one_of_a_thousand_calls_is_repeated_as_often() -> None:
+def test_the_test_of_a_rare_failure_makes_thousands_of_calls() -> None:
     under_test = kernel_named(
         "tests.attention_conformance.claims.forgetful_kernels:one_in_a_thousand"
     ).as_implementation()
@@ -330,7 +334,7 @@ def test_a_failure_in_one_of_a_thousand_calls_is_repeated_as_often() -> None:
 
 
 @pytest.mark.parametrize("fault", ["mask_of_the_call_before", "sizes_of_inference"])
-def test_a_failure_that_needs_an_earlier_call_repeats_that_call(fault: str) -> None:
+def test_the_test_of_a_failure_that_needs_an_earlier_call_makes_that_call(fault: str) -> None:
     under_test = kernel_named(
         f"tests.attention_conformance.claims.held_out_faults:{fault}", "float64"
     ).as_implementation()

@@ -1,4 +1,4 @@
-"""A kernel is tested in each format that it accepts, and the report names the others."""
+"""A kernel is tested in each number format that it accepts, and the report names the other formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COARSER = ("float32", "bfloat16", "float16")
 
 
 def wrong_in(dtype: torch.dtype) -> Any:
-    """Return a kernel whose output is too large by 2 % in only one format."""
+    """Return a kernel whose output is too large by 2 % on tensors of the given dtype, and right on others."""
 
     def kernel(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         output = handwritten(query, keys, values)
@@ -82,8 +82,10 @@ def test_the_report_names_formats_and_operators_of_pytorch() -> None:
     assert "PyTorch's" not in headline(kernel_of(handwritten))
 
 
-def test_a_cover_may_have_more_calls_than_requested() -> None:
-    """The whole cover is run in another process, and its result is accepted."""
+def test_every_pair_of_options_is_tried_even_if_this_takes_more_calls_than_requested() -> None:
+    """More than 25 calls are needed for every pair of options; another process makes them all, and its result is
+    accepted.
+    """
     assert Unit("kernel-output", 25, 0, urgency=1).total is None
     assert Unit("lemma-3", 25, 0).total == 25
     under_test = KernelSource("examples.kernels:handwritten", "float64")

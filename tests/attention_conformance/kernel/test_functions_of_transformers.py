@@ -27,12 +27,12 @@ def own_scale(scaling: float | None, E: int) -> float:
 def function(
     *, wider: int = 0, read: Callable[[Tensor], Tensor] = lambda mask: mask, scale: Scale = own_scale
 ) -> Callable[..., Any]:
-    """Return an attention function; by default it is right.
+    """Return an attention function with transformers' signature; the default arguments make it right.
 
     Args:
-        wider: so many keys more than those of the window are seen.
-        read: how a boolean mask is read.
-        scale: the scale by what is given, and the width of heads.
+        wider: how many keys before the window a row sees, too.
+        read: changes a boolean mask before it is used.
+        scale: returns the scale, given the argument ``scaling`` and the number of columns of the queries.
     """
 
     def attention(
@@ -60,7 +60,9 @@ def function(
 
 
 def adds(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float) -> Any:
-    """Return the result of an eager function, which adds masks and must not get boolean ones."""
+    """Return attention as an eager function of transformers does: the mask is added to the logits, and must not be
+    boolean.
+    """
     return textbook(query, key, value, bias=attention_mask, scale=scaling)[0].transpose(1, 2), None
 
 
@@ -72,7 +74,7 @@ def verdicts(kernel: Callable[..., Any]) -> dict[str, Verdict]:
     return {result.id: result.verdict for result in results}
 
 
-def test_a_right_function_is_upheld_and_its_contract_is_described() -> None:
+def test_a_right_function_is_upheld_and_the_report_mentions_its_boolean_masks() -> None:
     assert verdicts(function()) == dict.fromkeys(IDS, Verdict.UPHELD)
     assert "boolean masks" in headline(kernel_of(function(), "float64"))
 
@@ -89,17 +91,17 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_each_function_is_caught(fault: str) -> None:
+def test_each_fault_falsifies_its_capability_and_no_other(fault: str) -> None:
     id, wrong = FAULTS[fault]
     verdicts_by_id = verdicts(function(**wrong))
     assert {id for id, verdict in verdicts_by_id.items() if verdict is Verdict.FALSIFIED} == {id}
 
 
-def test_a_boolean_mask_that_hides_is_reported() -> None:
+def test_a_boolean_mask_in_which_true_hides_a_key_is_reported() -> None:
     kernel = kernel_of(function(read=lambda mask: ~mask), "float64")
     assert "attention_mask: True hides a key" in headline(kernel)
 
 
-def test_functions_that_add_masks_get_no_boolean_ones() -> None:
+def test_functions_that_add_masks_to_logits_get_no_boolean_masks() -> None:
     assert BOOLEAN not in kernel_of(adds, "float64").declares
     assert verdicts(adds)["kernel-boolean-mask"] is Verdict.UPHELD

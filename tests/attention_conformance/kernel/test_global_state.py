@@ -43,7 +43,7 @@ def test_a_kernel_that_changes_a_setting_is_falsified(
         CHANGES[name]()
         return output
 
-    with restore_settings([]):  # for settings that are restored while the kernel is probed
+    with restore_settings([]):  # undo the changes when the test ends
         results = verify_kernel(kernel, statements=["kernel-memory"], examples=2, dtype="float64")
     assert results[0].verdict is Verdict.FALSIFIED
     assert f"changed: {name}" in results[0].reason
@@ -69,7 +69,7 @@ def no_graph_for_one_query(query: torch.Tensor, keys: torch.Tensor, values: torc
 
 
 class Raising(torch.autograd.Function):
-    """A function for attention whose backward pass raises."""
+    """Attention whose backward pass raises an exception."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -81,7 +81,7 @@ class Raising(torch.autograd.Function):
 
 
 class NoBackward(torch.autograd.Function):
-    """A function for attention without a backward pass."""
+    """Attention without a backward pass."""
 
     @staticmethod
     def forward(ctx: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -97,7 +97,7 @@ def without_backward(query: torch.Tensor, keys: torch.Tensor, values: torch.Tens
 
 
 @pytest.mark.parametrize("kernel", [no_graph_for_one_query, raises_backward])
-def test_gradients_that_raise_or_exist_only_at_some_lengths_do_not_pass(kernel: Any) -> None:
+def test_a_backward_pass_that_raises_or_exists_only_at_some_lengths_is_not_upheld(kernel: Any) -> None:
     assert kernel_of(kernel, "float64").differentiable
     results = verify_kernel(kernel, statements=["kernel-gradients"], examples=20, dtype="float64")
     assert results[0].verdict is not Verdict.UPHELD

@@ -1,5 +1,5 @@
-"""Kernels that round partial sums of dK and dV to half precision are recognised, and only these sums may be
-rounded so.
+"""Kernels that add dK and dV in half precision, a number of queries at a time, are recognised, and only these sums may
+be rounded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ halves = pytest.mark.parametrize("dtype", HALF)
 
 
 class SumInParts(torch.autograd.Function):
-    """The product of weights and values, whose backward pass accumulates dV in the dtype of the values."""
+    """Weights times values; the backward pass adds dV for ``queries`` rows at a time, and rounds each sum to the
+    values' dtype.
+    """
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, values: Tensor, queries: int) -> Tensor:
@@ -57,7 +59,7 @@ def test_the_number_of_queries_in_a_partial_sum_is_determined(queries: int, dtyp
 
 
 @halves
-def test_complete_sums_count_as_rounded_once(dtype: str) -> None:
+def test_a_kernel_that_rounds_only_complete_sums_has_no_partial_sums(dtype: str) -> None:
     assert kernel_of(summing_in_parts(1 << 20), dtype).queries_to_a_sum == 0
 
     def by_formula(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False) -> Tensor:
@@ -77,7 +79,7 @@ def test_the_flash_path_of_pytorch_accumulates_in_half_precision(dtype: str) -> 
 
 
 @halves
-def test_calls_of_zero_sums_have_exactly_zero_gradients(dtype: str) -> None:
+def test_the_calls_that_find_partial_sums_have_gradients_of_exactly_zero(dtype: str) -> None:
     for L in (8, 64, 512):
         call = zero_sums(L, 2, 16, FORMATS[dtype], seed=1)
         rows = AttentionRows(call, FORMATS["float64"])

@@ -1,4 +1,6 @@
-"""Interfaces: each library's signature is recognised, none is refused or misread, and a fault under each is caught."""
+"""Signatures of libraries: each is recognised, a right kernel is neither refused nor called wrongly, and a fault is
+caught.
+"""
 
 from __future__ import annotations
 
@@ -45,18 +47,20 @@ from theorems.core.claim import Verdict
 from theorems.run.registry.lookup import statement_named
 
 CALLS = 26
-"""Number of calls; one in :data:`STEP` of a cover of pairs is taken, with lengths of a block or two."""
+"""Number of calls for each kernel, one of every :data:`STEP` of those in which every pair of options occurs; none is
+long.
+"""
 STEP = 6
 
 
 def falsified(kernel: Kernel, calls: int = CALLS, *, step: int = STEP, optional: bool = False) -> Iterator[str]:
-    """Yield the names of the claims that calls falsify, call by call.
+    """Yield the names of the claims that a kernel's calls falsify, call by call.
 
     Args:
-        kernel: it.
-        calls: so many.
-        step: one in so many of the plans is taken.
-        optional: whether calls have one option at least.
+        kernel: the kernel.
+        calls: the number of calls.
+        step: one of every ``step`` planned calls is made.
+        optional: whether planned calls without any option are skipped, for a kernel that has options.
 
     Raises:
         Refused: the kernel refuses a call.
@@ -95,7 +99,7 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
 
 
 def test_each_interface_has_a_signature_that_is_recognised() -> None:
-    # tests/attention_conformance/claims/test_further_capabilities.py, test_unknown_signatures.py
+    # These are tested in ../claims/test_further_capabilities.py and test_unknown_signatures.py.
     others = {"merge-state", "combine", "nested", "by-name"}
     assert {signature.interface for signature in SIGNATURES.values()} | {"plain"} | others == {*INTERFACES}
     assert recognise(("x", "y", "z")).name == "plain"
@@ -105,7 +109,7 @@ def test_each_interface_has_a_signature_that_is_recognised() -> None:
 
 
 def test_three_tensors_and_an_optional_scale_are_taken_for_pytorch_s_signature() -> None:
-    """As a consequence the kernel's default scale is tested."""
+    """So a wrong default scale is falsified; with the interface ``plain`` the scale would not be tested."""
 
     def right(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale)
@@ -125,7 +129,7 @@ def test_three_tensors_and_an_optional_scale_are_taken_for_pytorch_s_signature()
 
 
 def test_untested_parameters_are_named_and_switched_off() -> None:
-    kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # its default of dropout_rate differs from PyTorch's
+    kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # it has dropout by default, unlike PyTorch
     assert (kernel.accounts["dropout_rate"], kernel.accounts["precision"]) == (Account.NEUTRAL, Account.NOT_TESTED)
     off = kernel.interface.neutral_values(kernel.parameters)
     assert off == {"dropout_rate": 0.0, "deterministic": True}
@@ -179,7 +183,7 @@ def test_a_file_name_is_accepted_as_a_source(tmp_path: Path) -> None:
 
 
 def of_sizes(test: Any) -> Any:
-    """Return a right kernel under PyTorch's signature that refuses calls which fail the test."""
+    """Return a right kernel with PyTorch's signature that raises if ``test(query, key, value)`` is false."""
     right = sdpa(attend)
 
     def kernel(
@@ -220,7 +224,7 @@ def test_a_kernel_is_tested_at_sizes_that_it_accepts(test: Any, taken: str) -> N
     assert not list(falsified(kernel))
 
 
-def test_a_call_fitted_to_other_sizes_keeps_its_numbers() -> None:
+def test_a_call_padded_to_accepted_sizes_keeps_its_logits() -> None:
     call = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=6, M=7), Numbers.NORMAL, seed=0)
     call = call.replace(visible=np.eye(3, 5, dtype=bool)[None, None])
     taken = Taken(widths=(8, 16, 64), queries=4, keys=16)
@@ -243,14 +247,14 @@ def test_a_call_fitted_to_other_sizes_keeps_its_numbers() -> None:
         ((64, 256), "of 64, 256"),
     ],
 )
-def test_widths_in_words(widths: tuple[int, ...], message: str) -> None:
+def test_accepted_widths_are_described_in_words(widths: tuple[int, ...], message: str) -> None:
     assert describe_widths(widths) == message
 
 
 # ---- contracts ---------------------------------------------------------------------------------------------------
 
 
-def test_alignment_by_which_is_longer_is_recognised() -> None:
+def test_an_alignment_that_depends_on_the_longer_length_is_recognised() -> None:
     kernel = kernel_of(mlx(attend))
     assert kernel.alignment is Alignment.BY_LONGER
     assert "aligned at the bottom-right, with more queries than keys at the top-left" in headline(kernel)
@@ -266,14 +270,16 @@ def test_a_fixed_scale_is_recognised() -> None:
     assert weights[0, 0] == pytest.approx(due / due.sum())
 
 
-def test_log_sum_exps_that_are_padded_are_cut() -> None:
+def test_padded_log_sum_exps_are_recognised() -> None:
     kernel = kernel_of(flash_2(attend))
     assert kernel.lse_multiple == 128
     assert "its log-sum-exps are padded to multiples of 128 rows" in headline(kernel)
 
 
 def skipping(share: float, declared: float) -> Any:
-    """Return a kernel that leaves out weights below a share of the largest, and declares a share."""
+    """Return a kernel that skips weights below ``share`` of the largest, and declares that it skips those below
+    ``declared`` of the largest.
+    """
 
     def kernel(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         logits = query @ keys.mT
@@ -293,7 +299,9 @@ def test_weights_may_be_left_out_only_up_to_the_declared_share() -> None:
 
 
 def under_sdpa(change: Any = lambda output, options: output, **fixed: Any) -> Kernel:
-    """Return a kernel with PyTorch's signature whose core has some options fixed and its output changed."""
+    """Return a kernel with PyTorch's signature that computes attention with the options ``fixed``, and then changes the
+    output by ``change(output, options)``.
+    """
 
     def core(*arguments: Any, **options: Any) -> Any:
         output, lse = attend(*arguments, **options | fixed)
@@ -303,7 +311,7 @@ def under_sdpa(change: Any = lambda output, options: output, **fixed: Any) -> Ke
 
 
 @pytest.mark.parametrize("empty", ["zeros", "mean"])
-def test_rows_that_see_nothing_may_follow_a_convention(empty: str) -> None:
+def test_rows_without_visible_keys_may_be_zeros_or_the_mean_of_the_values(empty: str) -> None:
     kernel = under_sdpa(empty=empty)
     call = tensors(Sizes(B=2, H=2, G=2, L=4, T=4, E=8, M=8), Numbers.NORMAL, seed=0)
     call = call.replace(visible=np.tri(4, k=-1, dtype=bool))
@@ -312,14 +320,14 @@ def test_rows_that_see_nothing_may_follow_a_convention(empty: str) -> None:
     assert claims["rows-that-see-nothing"].branch == empty
 
 
-def test_rows_that_see_nothing_without_a_convention_are_falsified() -> None:
+def test_rows_without_visible_keys_that_follow_no_convention_are_falsified() -> None:
     kernel = under_sdpa(lambda output, options: output if options["mask"] is None else output * 0.9, empty="mean")
     assert "rows-that-see-nothing" in falsified(kernel, 2 * CALLS, optional=True)
 
 
 def of_noise(at_all_times: bool) -> Any:
-    """Return a kernel with flash-attn's signature that varies by about an ulp per call, unless it is called as
-    deterministic.
+    """Return a kernel with flash-attn's signature whose last bits vary from call to call; with ``deterministic=True``
+    they do so only if ``at_all_times``.
     """
 
     def kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, deterministic: bool = False) -> Tensor:
@@ -332,7 +340,7 @@ def of_noise(at_all_times: bool) -> Any:
 
 
 @pytest.mark.parametrize("at_all_times", [False, True])
-def test_sums_may_vary_in_order_unless_a_kernel_is_called_as_deterministic(at_all_times: bool) -> None:
+def test_last_bits_may_vary_unless_a_kernel_is_called_as_deterministic(at_all_times: bool) -> None:
     kernel = kernel_of(of_noise(at_all_times), "float64")
     call = tensors(Sizes(B=2, H=2, G=2, L=4, T=4, E=8, M=8), Numbers.NORMAL, seed=0).replace(state=State.TWICE)
     claims = [claim for _, claim in examine(call, kernel.as_implementation())]

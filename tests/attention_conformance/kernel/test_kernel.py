@@ -1,5 +1,5 @@
-"""An attention kernel as an implementation: its numbers, its rounding, the statements that call it, the
-faults caught.
+"""An attention kernel in place of the reference: its numbers, its rounding, the statements that call it, and faulty
+kernels.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NOT_TOUCHING = {id: one.kernel.says for id, one in statements().items() if one.k
 DTYPES = ("float64", "float32")
 RIGHT = (kernels.handwritten, kernels.pytorch_sdpa, kernels.pytorch_multihead, kernels.online)
 FAST = {"lemma-1": 2, "lemma-3": 8, "lemma-4": 6, "lemma-5": 6, "lemma-6": 2, "lemma-14": 6, "theorem-2": 1}
-"""Examples per statement here; ``theorems verify --attention … --examples 1000`` runs more."""
+"""Number of generated cases of each statement; ``theorems verify --attention … --examples 1000`` verifies more."""
 
 
 @pytest.fixture
@@ -100,8 +100,10 @@ def test_stacked_problems_and_blocks_give_the_same_results(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_units_of_keys_and_scores_do_not_change_results(dtype: str) -> None:
-    """Powers of two are removed before the kernel is called, so that float32 neither overflows nor underflows."""
+def test_powers_of_two_in_keys_and_scores_do_not_change_results(dtype: str) -> None:
+    """Powers of two in keys and scores are divided out before the kernel is called, so that float32 neither overflows
+    nor underflows.
+    """
     rng = np.random.default_rng(3)
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=3)
     under_test, loss = kernel_of(kernels.handwritten, dtype).as_implementation(), LOSSES["correlation"]
@@ -111,7 +113,7 @@ def test_units_of_keys_and_scores_do_not_change_results(dtype: str) -> None:
     assert other.log_scale == pytest.approx(right.log_scale - 100 * np.log(2), abs=1e-12)
 
 
-def test_slopes_beyond_the_range_of_float32_are_computed() -> None:
+def test_gradients_are_right_if_the_slope_of_the_loss_is_beyond_float32() -> None:
     keys, p, loss = np.array([[[1.0], [0.0]]]), np.array([0.5]), LOSSES["exponential"]
     for shift in (400.0, -400.0):
         scores = np.array([[1.0, 0.0]]) + shift
@@ -141,18 +143,18 @@ def test_rounding_bounds_against_ball_arithmetic(kernel: Any, dtype: str) -> Non
         without.append(used_of(Bounded(gradient.value, 2 * at.gradient.error), truth["gradient"]))
     assert 1e-3 < max(of_weights) <= 1
     assert 1e-4 < max(of_gradient) <= 1
-    assert max(without) > 1  # the error of careful float64 arithmetic is too small a bound
+    assert max(without) > 1  # the bound for careful arithmetic is too small for a kernel
 
 
 def used_of(found: Bounded, truth: Any) -> float:
-    """Return the largest error of a number as a share of its bound."""
+    """Return the largest ratio of an error to its bound, given the exact numbers."""
     off = np.array([abs(float(x.mid())) for x in (np.array(truth, dtype=object) - found.value).ravel()])
     return ratio(off.reshape(found.shape), found.error)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_noise_far_above_the_gradient_is_no_violation(dtype: str) -> None:
-    """Two equal keys have different scores and a third one is far below: ∇L = e^{−hundreds}, but a kernel reports
+def test_rounding_far_above_a_tiny_gradient_is_no_violation(dtype: str) -> None:
+    """Two keys are equal and the weight of the third is e^−hundreds, so that ∇L is as small; a kernel's rounding gives
     1e-17.
     """
     problems = [
@@ -167,9 +169,9 @@ def test_noise_far_above_the_gradient_is_no_violation(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("score", [-100.0, 400.0])
-def test_slopes_beyond_float32_are_allowed_for(score: float) -> None:
-    """For slopes of e^{100} and e^{−400}, the power of two removed from the kernel's slope is also removed from its
-    bound.
+def test_rounding_bounds_hold_if_the_slope_of_the_loss_is_beyond_float32(score: float) -> None:
+    """The loss has the slope ℓ′ = −e^100 or −e^−400. The power of two that is divided out of the kernel's slopes is
+    divided out of the error bound, too.
     """
     problem = Problem(
         np.array([[[1.0, 0.5], [0.0, 1.0], [-1.0, 0.25]]]), score + np.array([[0.0, 1.0, 0.5]]), LOSSES["exponential"]
@@ -220,7 +222,7 @@ def single_only(query: Any, keys: Any, values: Any) -> Any:
         (rank_three_or_square, Layout(3, True)),
     ],
 )
-def test_layouts_are_recognised_and_agree(kernel: Any, layout: Layout) -> None:
+def test_the_shapes_that_a_kernel_takes_are_recognised(kernel: Any, layout: Layout) -> None:
     seen = kernel_of(kernel)
     assert seen.layout == layout
     assert layout in LAYOUTS
@@ -265,7 +267,7 @@ def test_a_kernel_can_be_pickled_for_another_process() -> None:
     assert first.claims == second.claims
 
 
-def test_auto_recognises_float32_inside() -> None:
+def test_a_kernel_that_computes_in_float32_inside_is_tested_in_float32_by_default() -> None:
     seen = kernel_of(wrong_kernels.float32_inside)
     assert (seen.dtype, seen.computes_in) == ("float32", "float32")
     assert kernel_of(wrong_kernels.float32_inside, "auto").computes_in == "float32"
@@ -275,7 +277,7 @@ def test_auto_recognises_float32_inside() -> None:
 
 @pytest.mark.parametrize("kernel", [wrong_kernels.detached, wrong_kernels.blind], ids=lambda kernel: kernel.__name__)
 def test_a_kernel_without_a_backward_pass_is_checked_without_gradients(kernel: Any) -> None:
-    """The output is checked; no claim is made on gradients, and statements about them do not apply."""
+    """The output is checked; gradients are not, and statements about gradients do not apply."""
     seen = kernel_of(kernel)
     assert seen.differentiable == (kernel is wrong_kernels.blind)
     verdicts = [r.verdict for r in verify_kernel(kernel, statements=["kernel-output", "kernel-gradients"], examples=8)]
@@ -309,18 +311,18 @@ def test_right_kernels_are_upheld(kernel: Any, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", [pytest.param("float64", marks=pytest.mark.nightly), "float32"])
 @pytest.mark.parametrize("kernel", wrong_kernels.CAUGHT, ids=lambda kernel: kernel.__name__)
 def test_wrong_kernels_are_caught(kernel: Any, dtype: str) -> None:
-    """Test in float32, whose bounds are wider, and every night in float64.
+    """Test in float32, whose bounds are wider, and in the nightly run in float64, too.
 
-    The table in what is raised has the verdict of ``verify_kernel``, so that one run shows both.
+    The error that ``assert_kernel`` raises contains the table of ``verify_kernel``, so one run tests both functions.
     """
-    # About one case in twenty has keys of more than 64 coordinates.
+    # About one case in twenty has keys of more than 64 dimensions, which this kernel ignores.
     examples = 40 if kernel is wrong_kernels.first_64_dimensions else 20
     with pytest.raises(AssertionError, match=r"(?m)^ *lemma-3 .* falsified "):
         assert_kernel(kernel, statements=["lemma-3"], examples=examples, dtype=dtype)
 
 
 @pytest.mark.usefixtures("_no_shrinking")
-def test_float32_inside_is_wrong_in_float64_and_right_in_float32() -> None:
+def test_a_kernel_that_computes_in_float32_inside_is_falsified_in_float64_only() -> None:
     verdicts = [
         verify_kernel(wrong_kernels.float32_inside, statements=["lemma-3"], examples=8, dtype=dtype)[0].verdict
         for dtype in DTYPES
@@ -335,14 +337,14 @@ def test_the_scale_of_a_wrong_kernel_is_named() -> None:
         assert not scale_hint(kernel_of(other))
 
 
-def test_float32_inside_is_recognised_by_its_digits() -> None:
+def test_a_hint_names_float32_if_a_kernel_has_only_its_digits() -> None:
     assert "--dtype float32" in precision_hint(kernel_of(wrong_kernels.float32_inside, "float64"))
     assert not precision_hint(kernel_of(wrong_kernels.float32_inside, "float32"))
     for right in RIGHT:
         assert not hints(kernel_of(right))
 
 
-def test_a_kernel_that_raises_later_is_inconclusive() -> None:
+def test_a_kernel_that_raises_only_in_some_calls_is_inconclusive() -> None:
     def small_only(query: Any, keys: Any, values: Any) -> Any:
         if len(query) > 2:
             raise RuntimeError("no batches beyond two")
@@ -363,14 +365,14 @@ def test_every_statement_calls_a_kernel_or_gives_a_reason() -> None:
 
 
 class Watched(KernelImplementation):
-    """An implementation whose functions are still called if W is trained."""
+    """An implementation that keeps its functions for cases in which W is trained, too."""
 
     def bind_to_case(self, case: Subject) -> Implementation:
         return self
 
 
 class Watch:
-    """The reference as a kernel that records its calls."""
+    """The reference in place of a kernel, with the names of the called functions recorded in ``calls``."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -387,7 +389,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("id", TOUCHING)
-def test_statements_that_touch_the_kernel_call_it(id: str) -> None:
+def test_statements_about_a_kernel_call_the_functions_that_they_report(id: str) -> None:
     watch = Watch()
     result = verify_generated(id, 2, 0, watch.implementation)
     assert set(watch.calls) == set(result.touched)
@@ -405,7 +407,7 @@ def test_statements_about_the_svm_alone_do_not_call_the_kernel(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", NOT_TOUCHING)
-def test_statements_that_do_not_touch_the_kernel_are_not_applicable(id: str) -> None:
+def test_statements_that_do_not_call_the_kernel_are_not_applicable(id: str) -> None:
     watch = Watch()
     result = verify_generated(id, 50, 0, watch.implementation)
     assert not watch.calls
@@ -414,7 +416,7 @@ def test_statements_that_do_not_touch_the_kernel_are_not_applicable(id: str) -> 
 
 
 def test_a_claim_made_before_the_kernel_is_called_is_not_counted() -> None:
-    """Theorem 2 certifies its SVM first; the report on a kernel does not count this claim."""
+    """Theorem 2 first claims that its SVM is solved; the report on a kernel does not count this claim."""
     (case,) = random_cases(1, equal=True)
     on_kernel = check(statement_named("theorem-2"), case, Watch().implementation.replace("k", textbook_eps=2.0**-52))
     assert "svm-is-optimal" not in {claim.name for claim in on_kernel.claims}

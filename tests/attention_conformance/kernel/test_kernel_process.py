@@ -1,4 +1,6 @@
-"""A kernel in its own process: it cannot reach the process that judges it, and all that it sends is treated as data."""
+"""A kernel in its own process: it cannot reach the process that judges it, and whatever it sends is read
+as data only.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ SDPA = "torch.nn.functional:scaled_dot_product_attention"
 
 
 class Ended(BaseException):
-    """An exception for a kernel's process that ended."""
+    """The exception of these tests for the end of a kernel's process."""
 
 
 def exit_with(code: int) -> Any:
@@ -36,7 +38,7 @@ def exit_with(code: int) -> Any:
 
 @contextmanager
 def elsewhere(source: str) -> Iterator[Kernel]:
-    """Yield the named kernel in its own process, with the signature found there."""
+    """Yield the kernel MODULE:CALLABLE in its own process, with the parameters that this process reports."""
     process = KernelProcess(exit_with)
     try:
         call = RemoteKernel(source, process=process)

@@ -1,4 +1,4 @@
-"""Wrappers of batches with the methods ``plan`` and ``run``, as in flashinfer."""
+"""Kernels that are classes with the methods ``plan`` and ``run``, such as flashinfer's wrappers of batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tests.attention_conformance.claims.failing_calls import falsified_by
 
 
 class Ragged:
-    """flashinfer's BatchPrefillWithRaggedKVCacheWrapper, written in PyTorch."""
+    """A stand-in for flashinfer's BatchPrefillWithRaggedKVCacheWrapper: sequences of different lengths, one after the
+    other.
+    """
 
     starts_of_keys: ClassVar[str] = "kv_indptr"
 
@@ -71,7 +73,7 @@ class Ragged:
 
 
 class WrongStarts(Ragged):
-    """A wrapper in which the keys of each sequence begin where its queries do, if there are enough keys."""
+    """A wrapper that reads the keys of each sequence from where the queries of the sequence begin."""
 
     def sequences(self, k: Tensor, v: Tensor) -> list[tuple[Tensor, Tensor]]:
         lengths = self.planned["kv_indptr"].diff().tolist()
@@ -80,7 +82,7 @@ class WrongStarts(Ragged):
 
 
 class Decode(Ragged):
-    """flashinfer's BatchDecodeWithPagedKVCacheWrapper, written in PyTorch."""
+    """A stand-in for flashinfer's BatchDecodeWithPagedKVCacheWrapper: one query per sequence, keys in pages."""
 
     def plan(  # type: ignore[override]
         self,
@@ -109,7 +111,7 @@ class Decode(Ragged):
 
 
 class WholePages(Decode):
-    """A wrapper that takes the last page for full."""
+    """A wrapper that reads the last page of each sequence as if it were full."""
 
     def pages(self, cache: Tensor, a: int, b: int, last: int) -> Tensor:
         return super().pages(cache, a, b, self.planned["page_size"])
@@ -129,7 +131,7 @@ def test_a_right_wrapper_is_upheld_and_a_wrong_one_caught(wrapper: Any) -> None:
     assert any(map(falsified_by, calls)) is (wrapper in (WrongStarts, WholePages))
 
 
-def test_a_wrapper_is_given_by_its_class() -> None:
+def test_a_class_with_plan_and_run_becomes_a_kernel() -> None:
     planned = import_callable(f"{__name__}:Ragged")
     x = torch.ones(3, 2, 8)
     assert planned(x, x, x, causal=True).shape == (3, 2, 8)

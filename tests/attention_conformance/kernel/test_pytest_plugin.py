@@ -1,4 +1,4 @@
-"""The fixtures of the pytest plugin in a user's suite, run in a child of this process or in a separate process."""
+"""The pytest plugin in a user's test suite, which runs in a fork of this process or in a new process."""
 
 from __future__ import annotations
 
@@ -31,23 +31,21 @@ PLUGIN = ("-p", "max_margin_theorems.pytest_plugin", "-p", "no:cacheprovider")
 
 
 def suite(folder: Path, test: str, config: str) -> None:
-    """Write a suite of one file."""
+    """Write a test suite of one file, with kernels and a configuration, to a folder."""
     (folder / "my_kernels.py").write_text(KERNELS)
     (folder / "test_mine.py").write_text(test)
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{config}")
 
 
 def run(tmp_path: Path, test: str, *options: str, config: str = "") -> subprocess.CompletedProcess[str]:
-    """Return the outcome of ``pytest`` on a suite of one file, in a fork with torch and the package already
-    imported.
-    """
+    """Run ``pytest`` on a suite of one file, in a fork of this process, which has imported torch and the package."""
     suite(tmp_path, test, config)
     given = [*PLUGIN, f"--rootdir={tmp_path}", *options]
     return in_a_fork(lambda: pytest.main(given), tmp_path, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 
 
 def run_anew(tmp_path: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Return the outcome as :func:`run` does, in a new process that has imported nothing."""
+    """Run ``pytest`` as :func:`run` does, but in a new process, which has imported nothing."""
     suite(tmp_path, test, "")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", *PLUGIN, *options]
@@ -60,13 +58,13 @@ ALL = (
 EACH = "import my_kernels\n\ndef test_attention(max_margin_theorem):\n    max_margin_theorem(my_kernels.{})\n"
 
 
-def test_two_lines_pass_for_a_right_kernel(tmp_path: Path) -> None:
+def test_a_test_of_two_lines_passes_for_a_right_kernel(tmp_path: Path) -> None:
     process = run_anew(tmp_path, ALL.format("right"), "--max-margin-examples", "1")
     assert process.returncode == 0, process.stdout
     assert "1 passed" in process.stdout
 
 
-def test_two_lines_fail_for_a_wrong_one_with_a_readable_case(tmp_path: Path) -> None:
+def test_a_test_of_two_lines_fails_for_a_wrong_kernel_with_a_readable_case(tmp_path: Path) -> None:
     text = ALL.format("wrong").replace("wrong)", "wrong, statements=['lemma-3'], examples=10)")
     process = run(tmp_path, text)
     assert process.returncode == 1
@@ -81,13 +79,13 @@ def test_two_lines_fail_for_a_wrong_one_with_a_readable_case(tmp_path: Path) -> 
         assert message in process.stdout
 
 
-def test_each_statement_is_a_test(tmp_path: Path) -> None:
+def test_the_fixture_max_margin_theorem_makes_a_test_of_each_statement(tmp_path: Path) -> None:
     process = run(tmp_path, EACH.format("right"), "--max-margin-examples", "1", "-v")
     assert process.returncode == 0, process.stdout
     assert "test_attention[lemma-3] PASSED" in process.stdout
     assert "test_attention[kernel-output] PASSED" in process.stdout
     assert "test_attention[kernel-causal] SKIPPED" in process.stdout
-    tried = len(ALWAYS) + 3  # and one for each coarser format
+    tried = len(ALWAYS) + 3  # three: one for each coarser number format
     assert f"{tried + len(on_a_kernel())} passed, {len(capabilities()) - tried} skipped" in process.stdout
 
 
@@ -115,7 +113,7 @@ def test_the_decorator_makes_a_test_of_each_applicable_statement(tmp_path: Path)
     assert "2 passed" in told.stdout
 
 
-def test_the_decorator_on_a_wrong_kernel_and_on_no_kernel(tmp_path: Path) -> None:
+def test_a_decorated_test_fails_for_a_wrong_kernel_and_for_no_kernel(tmp_path: Path) -> None:
     wrong = DECORATED.format("'my_kernels:wrong', statements=['kernel-output', 'kernel-gradients']").replace(
         "=1", "=10"
     )
@@ -141,7 +139,7 @@ def test_the_kernel_may_come_from_an_option_or_the_configuration(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kernel", ["3", "lambda q, k, v: None", "'my_kernels:nothing'"])
-def test_a_fixture_that_is_not_a_kernel_fails(tmp_path: Path, kernel: str) -> None:
+def test_the_fixture_fails_for_an_object_that_is_not_a_kernel(tmp_path: Path, kernel: str) -> None:
     process = run(tmp_path, f"def test_it(max_margin_theorems):\n    max_margin_theorems({kernel})\n")
     assert process.returncode == 1
     assert "AssertionError: --attention:" in process.stdout

@@ -1,4 +1,4 @@
-"""Where W is trained, a kernel gets the queries W z_i, one for each input."""
+"""In statements that train W, a kernel gets the query W z_i for each input i, where z_i is the input's query token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPES: list[tuple[int, ...]] = []
 
 
 def first_query_only(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Every input gets the query of the first one, which is right if all inputs share one prompt."""
+    """Use the first input's query for every input, which is right if all inputs share one prompt."""
     SHAPES.append(tuple(query.shape))
     return kernels.handwritten(query[:, :1].expand_as(query), keys, values)
 
@@ -37,7 +37,7 @@ def some_weights(case: Case) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("scale", [1.0, 2.0**60])
-def test_attention_with_queries_agrees_with_attention_on_outer_keys(dtype: str, scale: float) -> None:
+def test_weights_risk_and_gradient_with_respect_to_W_agree_with_the_reference(dtype: str, scale: float) -> None:
     case = case_of(scale)
     problem, W = case.problem, some_weights(case)
     under_test = kernel_of(kernels.handwritten, dtype).as_implementation().bind_to_case(case)
@@ -53,7 +53,7 @@ def test_attention_with_queries_agrees_with_attention_on_outer_keys(dtype: str, 
 
 
 def test_tensors_have_the_dimension_of_tokens_and_one_query_per_input() -> None:
-    """A kernel that takes the first input's query for all is right if all are equal, but is wrong here."""
+    """A kernel that uses the first input's query for all inputs is right with one shared prompt, but wrong here."""
     case = case_of()
     problem, W = case.problem, some_weights(case)
     plain = kernel_of(first_query_only).as_implementation()
@@ -67,7 +67,7 @@ def test_tensors_have_the_dimension_of_tokens_and_one_query_per_input() -> None:
     assert np.abs(prompted - right).max() < 1e-12
 
 
-def test_other_keys_are_called_with_a_prompt() -> None:
+def test_keys_of_another_problem_are_attended_to_with_a_prompt() -> None:
     case = case_of()
     under_test = kernel_of(kernels.handwritten).as_implementation().bind_to_case(case)
     keys, p = np.random.default_rng(1).normal(size=(2, 3, 4)), np.ones(4)

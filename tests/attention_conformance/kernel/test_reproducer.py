@@ -28,10 +28,10 @@ from theorems.run.result import Result
 
 PLANTED = planted_kernels.__name__
 FAULTS = ("sum_not_corrected", "lse_scaled_twice", "output_strides")
-"""Faults of the gallery, each for another interface or option."""
+"""Names of faults in the gallery, each of another interface or option."""
 RUN_HERE = {(row.wrong, row.dtype) for row in ROWS}
-"""Kernels whose tests are run by test_emitted_tests, on the wrong and on a right kernel, which also checks
-the imports.
+"""Kernels, with a number format, whose emitted tests test_emitted_tests runs on the wrong and on a right kernel, and
+whose imports it checks.
 """
 REPAIRED = """
 import torch
@@ -47,7 +47,7 @@ def nan_of_other_rows(query, key, value, attn_mask=None, scale=None):
 
 nan_of_other_entries = nan_of_other_rows  # NaN without a gradient
 """
-"""Source text of the planted kernels without their faults."""
+"""Source text of a module that has the planted kernels' names, but not their faults."""
 DECOYS = ("theorems", "generators", "reference_attention", "max_margin_theorems", "attention_conformance")
 
 
@@ -57,7 +57,7 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def falsified(source: str, capability: str, dtype: str = "float64", examples: int = 20) -> Result:
-    """Return the result of a failing kernel."""
+    """Return the result of testing a capability of a wrong kernel, which must be falsified."""
     kernel = kernel_named(source, dtype)
     (result,) = verify_kernel(kernel, statements=[f"kernel-{capability}"], examples=examples)
     assert result.verdict is Verdict.FALSIFIED, result.reason
@@ -66,12 +66,12 @@ def falsified(source: str, capability: str, dtype: str = "float64", examples: in
 
 
 def elsewhere(folder: Path, tests: Mapping[str, str], kernels: Mapping[str, str]) -> dict[str, bool]:
-    """Return whether each file of tests passes under pytest where this package cannot be imported.
+    """Return, for each test, whether its file passes under pytest where this package cannot be imported.
 
     Args:
-        folder: to be made.
-        tests: name → text.
-        kernels: path → text of modules that the tests import, beside the gallery.
+        folder: the folder that is made for all files.
+        tests: the text of each test file, by the test's name.
+        kernels: the text of the modules that the tests import besides the gallery, by path.
     """
     (folder / "examples").mkdir(parents=True)
     shutil.copytree(ROOT / "examples" / "real_faults", folder / "examples" / "real_faults")
@@ -103,7 +103,7 @@ def test_an_emitted_test_fails_on_the_fault_and_passes_on_the_repaired_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 40)
-    monkeypatch.setattr(Taken, "may_be_huge", False)  # some kernels take twenty seconds for 65,537 keys
+    monkeypatch.setattr(Taken, "may_be_huge", False)  # no calls with 65,537 keys, which take twenty seconds
     chosen = [fault for fault in TILED_FAULTS if fault.name in FAULTS]
     tests = {
         fault.name: emit(
@@ -192,7 +192,7 @@ def test_the_diagnosis_says_where_by_how_much_and_perhaps_why(
     assert "\n" not in result.failure.line
 
 
-def test_the_base_of_a_logarithm_and_an_overflow_are_recognised() -> None:
+def test_the_diagnosis_recognises_base_two_and_a_running_maximum_that_starts_too_high() -> None:
     lines = []
     for name, capability in (
         ("log_sum_exp:lse_in_base_two", "log-sum-exp"),

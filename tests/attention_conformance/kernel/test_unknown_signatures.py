@@ -1,4 +1,6 @@
-"""Signatures that fit no interface: how to call them is probed, none is refused or misread, and faults are caught."""
+"""Signatures of no known library: small calls find out how to call a kernel, right kernels are not refused, and faults
+are caught.
+"""
 
 from __future__ import annotations
 
@@ -51,19 +53,19 @@ def test_arguments_passed_in_every_call_are_described() -> None:
 
 
 def into_nothing(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False) -> Tensor:
-    """A mask and causality are accepted and ignored."""
+    """Accept a mask and causality, and ignore both."""
     return attend(q, k, v, scale=None)[0]
 
 
 def always_causal(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False) -> Tensor:
-    """The kernel is causal even if it is told not to be."""
+    """Return causal attention even if ``is_causal`` is False."""
     return attend(query, key, value, scale=None, mask=attn_mask, causal=True)[0]
 
 
 def inverted(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False
 ) -> Tensor:
-    """A boolean mask is inverted, although under PyTorch's names True shows a key."""
+    """Hide keys where a boolean mask is True, although with PyTorch's parameter names True shows a key."""
     hides = attn_mask is not None and attn_mask.dtype == torch.bool
     return attend(query, key, value, scale=None, mask=~attn_mask if hides else attn_mask, causal=is_causal)[0]
 
@@ -74,7 +76,7 @@ def test_a_fault_is_not_read_as_a_convention(kernel: Any) -> None:
 
 
 def with_changed(change: Any) -> Any:
-    """Return a core that first changes its mask, (·, ·, ·, T)."""
+    """Return a core that replaces its mask, brought to four axes, by ``change(mask)``."""
 
     def core(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
         mask = options.get("mask")
@@ -130,7 +132,7 @@ def test_signatures_that_fit_an_interface_are_called_through_it() -> None:
     assert names == {name: signature.interface for name, signature in SIGNATURES.items()}
 
 
-def test_a_probed_reading_can_be_pickled() -> None:
+def test_what_small_calls_found_out_about_a_kernel_is_pickled_with_it() -> None:
     kernel = kernel_named(f"{__name__}:into_nothing")
     again = pickle.loads(pickle.dumps(kernel))
     assert again.reading == kernel.reading
@@ -138,7 +140,7 @@ def test_a_probed_reading_can_be_pickled() -> None:
     assert again.interface.declared_capabilities(again.parameters) >= {"boolean-mask", "causal", "causal-rectangle"}
 
 
-def test_an_interface_can_be_given_by_name() -> None:
+def test_the_interface_by_name_can_be_requested_for_a_known_signature() -> None:
     kernel = kernel_of(sdpa(attend), interface="by-name")
     assert {"boolean-mask", "additive-mask", "causal", "scale", "default-scale"} <= kernel.declares
     result = kernel.run(kernel.request(_call(), _tensors(), {}))

@@ -1,7 +1,8 @@
-"""Signatures that fit no interface of a library, each with a fault: how to call them has to be probed.
+"""Signatures that fit no library's interface, each with a fault; small calls have to find out how to call the kernels.
 
-As in ``signatures``, a signature is made of a core, (query, key, value in (B, H, L, E), options) → (output,
-log-sum-exp); what they are modelled on is in their names.
+As in ``signatures``, a kernel is made from a signature and a core: a function that takes query, key and value (B, H, L,
+E) and options, and returns output and log-sum-exp. The name of a function says which library the signature imitates, or
+what is unusual about it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Kernel = Callable[..., Any]
 
 
 def _weights(core: Core, q: Tensor, k: Tensor, **options: Any) -> Tensor:
-    """Return the weights: the output on the identity as values."""
+    """Return the weights of a core: its output if the values are the identity matrix."""
     identity = torch.eye(k.shape[2], dtype=q.dtype).expand(*k.shape[:2], -1, -1)
     return core(q, k, identity, **options)[0]
 
@@ -78,7 +79,7 @@ def lengths_first(core: Core) -> Kernel:
 
 
 class Megatron(torch.nn.Module):
-    """A module with lengths first and heads joined in its output; a mask hides keys where it is true."""
+    """A module on tensors (L, B, H, E) that joins heads in its output; a mask hides keys where it is True."""
 
     def __init__(self, core: Core) -> None:
         super().__init__()
@@ -125,7 +126,7 @@ def npu(core: Core, a: Any) -> Any:
     return (output.transpose(1, 2), lse, lse, None)
 
 
-# ---- other names, and other things that have to be given -------------------------------------------------------------
+# ---- other names, and further required arguments ---------------------------------------------------------------------
 
 
 def sage(core: Core, layout: str = "HND") -> Kernel:
@@ -238,8 +239,8 @@ def true_hides(core: Core) -> Kernel:
 
 
 def zero_hides(core: Core) -> Kernel:
-    """Return a kernel whose mask hides keys where it is zero; it has no parameter named ``causal``, a word that MLX
-    uses for masks.
+    """Return a kernel whose mask hides keys where it is 0; MLX has the same parameters, but there the mask may be the
+    word "causal".
     """
 
     def attention(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, scale: float | None = None) -> Tensor:
@@ -249,7 +250,9 @@ def zero_hides(core: Core) -> Kernel:
 
 
 def of_tensorflow(core: Core) -> Kernel:
-    """Return a kernel whose mask is one where keys are hidden: a large negative number times the mask is added."""
+    """Return a kernel that adds −10⁹ times its mask to the logits, so that 1 hides a key, and that returns output and
+    weights.
+    """
 
     def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Any:
         added = None if mask is None else mask * -1e9
@@ -322,7 +325,9 @@ def log_sum_exp_first(core: Core) -> Kernel:
 
 
 def log_sum_exp_of_lengths(core: Core) -> Kernel:
-    """Return a kernel whose log-sum-exp is (B, L, H), also in calls with as many queries as heads."""
+    """Return a kernel whose log-sum-exp is (B, L, H), even if L = H, where the shape does not tell it
+    from (B, H, L).
+    """
 
     def attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, return_lse: bool = False) -> Any:
         output, lse = core(*swap(q, k, v), scale=scale)
@@ -384,4 +389,6 @@ READ = {
     "mapping": Signature(mapping, NAME, with_scaled_lse, ("log-sum-exp", "causal")),
     "into": Signature(into, NAME, with_scale_of_keys, ("scale", "causal")),
 }
-"""Signatures by the library that they imitate; if a signature declares a scale, its fault may be in the scale."""
+"""Signatures by the library that each imitates, or by what is unusual about it. Some faults are in the scale, and show
+only if the signature has a scale.
+"""

@@ -1,7 +1,6 @@
 """Attention kernels that are wrong in one way each, in the form that ``--attention`` accepts.
 
-``CAUGHT`` are wrong by more than their numbers' rounding; ``REFUSED`` are no kernels at all, with a word of the
-sentence that says so.
+Those in :data:`CAUGHT` are wrong by more than rounding; those in :data:`REFUSED` are refused before they are tested.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ Call = Callable[[Tensor, Tensor, Tensor], Any]
 
 
 def _attention(query: Tensor, keys: Tensor, values: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return softmax attention with the logits changed by a function."""
+    """Return softmax attention whose logits are changed by ``change``."""
     return torch.softmax(change(query @ keys.transpose(-2, -1)), dim=-1) @ values
 
 
 def scaled_by_root_d(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Logits are divided by √d, the default of most kernels."""
+    """Divide logits by √d, as most kernels do by default."""
     return handwritten(query / math.sqrt(query.shape[-1]), keys, values)
 
 
 def warm(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The temperature is off by 1 %."""
+    """Multiply logits by 1.01."""
     return handwritten(1.01 * query, keys, values)
 
 
 def detached_normaliser(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The output is right, but the backward pass takes the normaliser for a constant."""
+    """Return a right output whose backward pass takes the denominator of the softmax for a constant."""
     logits = query @ keys.transpose(-2, -1)
     unnormalised = torch.exp(logits - logits.amax(dim=-1, keepdim=True))
     return unnormalised / unnormalised.sum(dim=-1, keepdim=True).detach() @ values
@@ -52,12 +51,12 @@ class _WrongBackward(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         keys, values, weights = ctx.saved_tensors
         per_weight = upstream[0] @ values.transpose(-2, -1)
-        # The Jacobian of the softmax is replaced by its diagonal.
+        # Only the diagonal of the Jacobian of the softmax is used.
         return (per_weight * weights * (1 - weights)) @ keys, None, None
 
 
 def diagonal_jacobian(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The kernel's own backward pass is wrong for more than two tokens."""
+    """Return a right output whose own backward pass is wrong for more than two tokens."""
     return _WrongBackward.apply(query, keys, values)  # type: ignore[no-untyped-call, no-any-return]
 
 
@@ -77,35 +76,35 @@ class _IgnoresUpstream(torch.autograd.Function):
 
 
 def ignores_upstream(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The backward pass takes the upstream gradient for one."""
+    """Return a right output whose backward pass takes the upstream gradient to be 1 everywhere."""
     return _IgnoresUpstream.apply(query, keys, values)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def sigmoid_normalised(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Weights are sigmoids divided by their sum."""
+    """Use sigmoids of the logits, divided by their sum, as weights."""
     weights = torch.sigmoid(query @ keys.transpose(-2, -1))
     return weights / weights.sum(dim=-1, keepdim=True) @ values
 
 
 def last_token_masked(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The last token is hidden by an off-by-one error in a causal mask."""
+    """Hide the last token, as a causal mask that is off by one does."""
     return handwritten(query, keys[..., :-1, :], values[..., :-1, :])
 
 
 def causal(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The only query takes itself for the first of the sequence."""
+    """Apply a causal mask as if the only query were the first of the sequence."""
     return torch.nn.functional.scaled_dot_product_attention(query, keys, values, is_causal=True, scale=1.0)
 
 
 def epsilon_in_denominator(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The denominator is increased by 1e-5, which float32 resolves."""
+    """Add 1e-5, which is more than float32's rounding, to the denominator of the softmax."""
     logits = query @ keys.transpose(-2, -1)
     unnormalised = torch.exp(logits - logits.amax(dim=-1, keepdim=True))
     return unnormalised / (unnormalised.sum(dim=-1, keepdim=True) + 1e-5) @ values
 
 
 def top_two(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Only the two largest logits count."""
+    """Use only the tokens with the two largest logits."""
 
     def change(logits: Tensor) -> Tensor:
         second = logits.topk(min(2, logits.shape[-1]), dim=-1).values[..., -1:]
@@ -115,35 +114,35 @@ def top_two(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def clipped_logits(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Logits beyond ±5 are clipped."""
+    """Clip logits to at most 5 and at least −5."""
     return _attention(query, keys, values, lambda logits: logits.clamp(-5.0, 5.0))
 
 
 def bfloat16_inside(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The kernel accepts and returns the right dtype, but computes in bfloat16."""
+    """Compute in bfloat16, and return the dtype of the query."""
     return handwritten(query.bfloat16(), keys.bfloat16(), values.bfloat16()).to(query.dtype)
 
 
 def without_maximum(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The exponential of large logits overflows."""
+    """Compute the softmax without subtracting the maximum, so that the exponential of a large logit overflows."""
     unnormalised = torch.exp(query @ keys.transpose(-2, -1))
     return unnormalised / unnormalised.sum(dim=-1, keepdim=True) @ values
 
 
 def float32_inside(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The kernel accepts and returns float64, but computes in float32: wrong in float64, right in float32."""
+    """Compute in float32, and return the dtype of the query: wrong in float64, right in float32."""
     return handwritten(query.float(), keys.float(), values.float()).to(query.dtype)
 
 
 def tail_forgotten(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Up to eight tokens the kernel is right; of more, those after the last full block of eight are ignored."""
+    """Ignore the tokens after the last full block of eight, if there are more than eight."""
     tokens = keys.shape[-2]
     kept = tokens if tokens <= 8 else tokens - tokens % 8
     return handwritten(query, keys[..., :kept, :], values[..., :kept, :])
 
 
 def first_64_dimensions(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Coordinates beyond the first 64 are ignored."""
+    """Ignore all dimensions of the keys after the first 64."""
     return handwritten(query[..., :64], keys[..., :64], values)
 
 
@@ -164,60 +163,60 @@ CAUGHT: tuple[Call, ...] = (
     tail_forgotten,
     first_64_dimensions,
 )
-"""Kernels that are falsified in float64 and in float32."""
+"""Kernels that must be falsified in float64 and in float32."""
 
 
 def other_dtype(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The output is always in half precision, as from a kernel for float16."""
+    """Return half precision, whatever the dtype of the query, as a kernel for float16 does."""
     return handwritten(query, keys, values).half()
 
 
 def other_shape(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The output lacks the axis of the query."""
+    """Return an output without the axis of the query."""
     return handwritten(query, keys, values)[..., 0, :]
 
 
 def nan_everywhere(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The output is NaN, as under a mask of all tokens."""
+    """Return NaN, as under a mask that hides all tokens."""
     return _attention(query, keys, values, lambda logits: logits.masked_fill(logits == logits, -math.inf))
 
 
 def detached(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The output is detached: there is nothing to differentiate."""
+    """Return an output that is detached from autograd."""
     return handwritten(query, keys, values).detach()
 
 
 def blind(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The output is differentiable, but not with respect to the query."""
+    """Return an output that autograd can differentiate, but not with respect to the query."""
     return values.requires_grad_().mean(dim=-2, keepdim=True)
 
 
 def raising(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The kernel raises, as one for another device does."""
+    """Raise an exception, as a kernel for another device does."""
     raise RuntimeError("expected a CUDA tensor")
 
 
 def writes_to_its_keys(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The numbers are right, but the caller's keys are changed."""
+    """Return a right output, but set the caller's keys to zero."""
     output = handwritten(query, keys.clone(), values)
     keys.data.zero_()
     return output
 
 
 def with_dropout(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The kernel applies dropout, like a model left in training mode."""
+    """Apply dropout, like a model left in training mode."""
     weights = torch.softmax(query @ keys.transpose(-2, -1), dim=-1)
     return torch.nn.functional.dropout(weights, 0.5) @ values
 
 
 def noisy(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The output varies at random by less than float32's rounding, but is in float64."""
+    """Return an output that varies at random: by less than float32's rounding, but by more than float64's."""
     output = handwritten(query, keys, values)
     return output * (1 + 1e-11 * torch.randn_like(output))
 
 
 def leaves(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The kernel ends its process, as a script does."""
+    """End the process by ``sys.exit``, as a script does."""
     sys.exit(0)
 
 
@@ -230,6 +229,4 @@ REFUSED: dict[Call, str] = {
     nan_everywhere: "NaN",
     raising: "expected a CUDA tensor",
 }
-"""Objects that are refused as kernels, with a word of the refusal."""
-
-"""Nothing to call."""
+"""Kernels that are refused before they are tested, each with words of the refusal."""

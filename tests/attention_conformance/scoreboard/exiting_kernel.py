@@ -1,4 +1,4 @@
-"""A kernel that ends its process."""
+"""A kernel that ends the process in which it is called."""
 
 from __future__ import annotations
 

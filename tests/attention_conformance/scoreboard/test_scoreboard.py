@@ -1,4 +1,6 @@
-"""``theorems scoreboard``: right, wrong, missing and invalid kernels, and the suite's own page."""
+"""``theorems scoreboard`` on right, wrong, missing and invalid kernels; and this project's list of kernels and its
+page.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ LOOKED = '[kernel.looked.log-sum-exp]\nwhose = "theirs"\nsays = "it is to the ba
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Return the arguments of a short run with only two capabilities."""
+    """Return the arguments of ``theorems scoreboard`` for a short run with only two capabilities."""
     few = {id: capabilities()[id] for id in ("kernel-output", "kernel-log-sum-exp")}
     monkeypatch.setattr("attention_conformance.scoreboard.row.capabilities", lambda: few)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -57,7 +59,9 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_a_scoreboard_run_writes_its_table(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The wrong cell is first red, then explained; the second run reads the journal."""
+    """The falsified cell is unexplained in the first run and explained in the second, which reads all results from the
+    journal.
+    """
     two += ["--resume", "r.jsonl"]
     assert main([*two, "--markdown"]) == 1
     out, err = capsys.readouterr()
@@ -100,7 +104,9 @@ def exit_code(verdict: Verdict, looked: str, monkeypatch: pytest.MonkeyPatch, tm
         (Verdict.FALSIFIED, "scale", 1),
     ],
 )
-def test_exit_codes(verdict: Verdict, looked: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_verdict_decides_the_exit_code(
+    verdict: Verdict, looked: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert exit_code(verdict, looked, monkeypatch, tmp_path) == code
 
 
@@ -141,7 +147,7 @@ def test_an_unusable_list_is_refused_in_one_sentence(text: str, message: str, tm
         read_entries(tmp_path / "absent.toml")
 
 
-def test_bars_in_a_sentence_do_not_break_the_table() -> None:
+def test_a_vertical_bar_in_a_message_does_not_break_the_table() -> None:
     entry = Entry("k", "torch", "a:b")
     cells = (Cell("output", Verdict.FALSIFIED, "|x| < 1"),)
     (line,) = (
