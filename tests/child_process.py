@@ -1,5 +1,5 @@
-"""Run Python code in a forked process, which need not import again what this process has imported; torch
-takes seconds.
+"""Python code in a fork of this process, which need not import again what this process has imported; torch takes
+seconds.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 LONGEST = 300
-"""Seconds after which a child is ended."""
+"""Seconds after which a fork is ended."""
 
 
 def in_a_fork(
     work: Callable[[], int], folder: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Call a function in a child of this process; return its exit status and its output on both streams.
+    """Call a function in a fork of this process; return the exit status and what was printed to standard output and
+    error.
 
     Args:
-        work: returns the exit status.
-        folder: where the child is.
-        environment: what is changed in it.
+        work: the function, which returns the exit status.
+        folder: the working directory of the fork.
+        environment: environment variables to set in the fork.
     """
     with tempfile.TemporaryFile() as file:
         sys.stdout.flush()
@@ -35,10 +36,10 @@ def in_a_fork(
         if child == 0:
             status = 70
             try:
-                # A lock that another thread of the parent holds would never be released here.
+                # End the fork in any case: a lock that another thread of the parent holds is never released here.
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(LONGEST)
-                gc.freeze()  # the parent's objects are not garbage, and a search among them would copy their memory
+                gc.freeze()  # a search for garbage among the parent's objects would copy their memory
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
                 sys.stdout = sys.stderr = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - until it ends
@@ -49,7 +50,7 @@ def in_a_fork(
                 traceback.print_exc()
             finally:
                 sys.stdout.flush()
-                # Skip everything of the parent's that runs at its end: fixtures and exit handlers.
+                # End without the parent's fixtures and exit handlers, which would run at a normal exit.
                 os._exit(status)
         _, ended = os.waitpid(child, 0)
         file.seek(0)

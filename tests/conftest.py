@@ -12,7 +12,7 @@ import pytest
 
 from tests.shapes import check_shapes
 
-# A run in the background inherits that Ctrl-C is ignored, but tests and their commands depend on its default.
+# In a process started in the background Ctrl-C is ignored; tests and the commands they start need the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if os.environ.get("THEOREMS_TYPECHECK"):
@@ -21,13 +21,13 @@ if os.environ.get("THEOREMS_TYPECHECK"):
 from tests.theorems.fake_statements import install  # noqa: E402 - after the checks of shapes
 from theorems.command import options  # noqa: E402 - likewise
 
-# A process takes seconds to start, and results do not depend on the number; tests of several processes request two.
+# One process, since another takes seconds to start and changes no result; tests of several processes request two.
 options.JOBS = 1
 
 
 def pytest_collection_finish() -> None:
-    """Exempt imported modules and collected tests from garbage collection, each search of which takes a third of a
-    second.
+    """Exempt imported modules and collected tests from garbage collection, which would take a third of a second each
+    time.
     """
     gc.collect()
     gc.freeze()
@@ -35,7 +35,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _without_the_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep processes from compiling kernels, which takes seconds, except in tests that are marked ``compiler``."""
+    """Let kernels run uncompiled, since compiling takes seconds, except in tests that are marked ``compiler``."""
     if request.node.get_closest_marker("compiler") is not None:
         return
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")  # for processes that a test starts
@@ -52,5 +52,5 @@ def own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def fake_statements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the statements of all papers by the tiny ones of ``fake_statements``."""
+    """Replace the statements of all papers by the tiny ones of ``tests/theorems/fake_statements.py``."""
     install(monkeypatch.setattr)

@@ -1,4 +1,4 @@
-"""The documents as data: their blocks, commands with the output shown, links, and the names that they mention."""
+"""The documents as data: code blocks, commands with the output shown below them, links, and names of files."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 from tests.places import ROOT
 
 ELSEWHERE = {"docs/library.md"}
-"""Documents whose blocks are run by another test."""
+"""Documents whose code blocks another test runs."""
 ELIDED = "…"
 NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 FLOAT = r"(?<![\w.])(-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))(?![\w.]*\w)"
 DIGEST = r"(?<=\\-)[0-9a-f]{10}(?=\\\.json)"
-"""Patterns of a number, of a number that is not a count, and of a file name made from digits; the last two for escaped
-text.
+"""Patterns: NUMBER matches any number, FLOAT a number with a decimal point or an exponent, and DIGEST the ten
+hexadecimal digits in a file name (in text escaped by ``re.escape``).
 """
 ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a document.
+    """A fenced block of a document, or an indented command.
 
     Attributes:
-        document: its path from the root of the checkout.
-        line: where its text begins.
-        language: after the fence; ``indented`` for a block without one.
-        text: what stands in it.
+        document: the document's path from the root of the checkout.
+        line: the number of the first line of the text in the document; 0 for an indented command.
+        language: the word after the opening fence; ``indented`` for an indented command.
+        text: the lines between the fences.
     """
 
     document: str
@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Shown:
-    """A command in a document and the output shown below it; the output is empty if no line is shown."""
+    """A command in a document and the lines of output shown below it, if any."""
 
     block: Block
     command: str
@@ -57,18 +57,18 @@ class Shown:
 
 
 def documents() -> list[str]:
-    """Return the paths of all documents, relative to the root of the checkout."""
+    """Return the paths of all documents but those in :data:`ELSEWHERE`, relative to the root of the checkout."""
     paths = [path.relative_to(ROOT).as_posix() for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")]
     return sorted(set(paths) - ELSEWHERE)
 
 
 def read(document: str) -> str:
-    """Return the text of a document."""
+    """Return the text of a document, given by its path from the root of the checkout."""
     return (ROOT / document).read_text(encoding="utf-8")
 
 
 def blocks(document: str, text: str) -> list[Block]:
-    """Return the fenced blocks, and the indented ones that contain a command."""
+    """Return the fenced blocks of a text, and a block for each indented command."""
     fenced = re.finditer(r"^```([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     blocks_in_fences = [Block(document, 1 + text.count("\n", 0, m.start(2)), m[1], m[2]) for m in fenced]
     indented = re.finditer(r"^ {4}((?:theorems|make|python|pip) .*)$", without_blocks(text), re.MULTILINE)
@@ -81,7 +81,7 @@ def without_blocks(text: str) -> str:
 
 
 def commands(block: Block) -> Iterator[Shown]:
-    """Yield the lines that begin with ``$``, each with the lines below it."""
+    """Yield each line of a block that begins with ``$``, with the lines of output below it."""
     command, output = "", []
     for line in [*block.text.splitlines(), "$ "]:
         if line.startswith("$ "):
@@ -94,7 +94,9 @@ def commands(block: Block) -> Iterator[Shown]:
 
 
 def lines(printed: str) -> list[str]:
-    """Return the lines of output to compare: without column widths, empty lines and the seconds of a table."""
+    """Return lines of output as they are compared: without column widths and empty lines, and with "seconds" for the
+    time in a table.
+    """
     compared: list[str] = []
     timed = False
     for line in printed.splitlines():
@@ -106,11 +108,12 @@ def lines(printed: str) -> list[str]:
 
 
 def agree(shown: tuple[str, ...], printed: list[str]) -> bool:
-    """Return whether the shown lines agree with the printed ones; ``…`` stands for any lines, or for the rest of a
-    line.
+    """Return whether shown lines agree with printed ones; a line ``…`` stands for any lines, and ``…`` at the end of a
+    line for the rest of the line.
 
-    Processors differ in the last digits of a sum. So numbers with a point agree to six digits, or to the last one that
-    is shown; below :data:`ROUNDING` they are rounding, and so is the name of a file made from all digits.
+    Processors differ in the last digits of a sum. So numbers with a decimal point agree if they are equal to six
+    digits, or to the last digit shown; numbers below :data:`ROUNDING` are rounding errors and always agree. So does the
+    hash in the name of a file, since it depends on all digits of the file's numbers.
     """
     numbers: list[str] = []
 
@@ -127,50 +130,48 @@ def agree(shown: tuple[str, ...], printed: list[str]) -> bool:
 
 def _close(shown: str, printed: str) -> bool:
     a, b = float(shown), float(printed)
-    # The last digit of 1.25e-3 is in the place of 1e-5.
+    # ``last`` is one unit of the last digit shown: 1e-5 for 1.25e-3.
     digits, _, exponent = shown.partition("e")
     last = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
     return abs(a - b) <= max(1.01 * last if "." in digits else 0.0, 1e-6 * abs(a)) or max(abs(a), abs(b)) < ROUNDING
 
 
 def rows(printed: list[str] | tuple[str, ...]) -> list[str]:
-    """Return the lines of output that are rows of a table of results or counts."""
+    """Return the printed lines that are rows of a table: of results of statements, or of counts of selected tokens."""
     return [line for line in printed if re.match(r"\S+ .*(?: seconds|the limit's tokens)$", line)]
 
 
 def without_slack(table: Iterable[str]) -> list[str]:
-    """Return the rows of a table of results without the worst slack."""
+    """Return the rows of a table of results without their worst slack."""
     return [re.sub(r" \S+ ≥ \S+ \([a-z0-9-]+\)", "", row) for row in table]
 
 
 def inline(text: str) -> list[str]:
-    """Return the code between backticks, outside blocks."""
+    """Return the code between backticks in a text, outside its blocks."""
     return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", without_blocks(text))]
 
 
 def links(text: str) -> list[str]:
-    """Return the targets of links and pictures that are not on the web."""
+    """Return the targets of links and pictures in a text that are not on the web."""
     plain = without_blocks(text)
     targets = re.findall(r"\]\(([^)\s]+)\)", plain) + re.findall(r'<img src="([^"]+)"', plain)
     return [target for target in targets if "://" not in target]
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors of the headings, as GitHub makes them."""
+    """Return the anchors of the headings of a text, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", without_blocks(text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def paths(text: str) -> set[str]:
-    """Return the project's files that a text names outside links (see :func:`links`), with ``::test`` if
-    that follows.
-    """
+    """Return the paths of files that a text names outside links, each with ``::test`` if the name of a test follows."""
     plain = re.sub(r"\]\([^)]*\)", "]", text)
     return set(re.findall(r"(?<![\w/.])((?:[\w.-]+/)+[\w.*-]+\.(?:py|md|json|toml|yml|txt|svg)(?:::\w+)?)", plain))
 
 
 def resolves(target: str, document: str) -> bool:
-    """Return whether a link leads to a file, and to a heading if it has an anchor."""
+    """Return whether a link in a document leads to a file and, if the link has an anchor, to a heading of the file."""
     path, _, anchor = target.partition("#")
     file = (ROOT / document).parent / path if path else ROOT / document
     if not file.exists():
@@ -179,7 +180,7 @@ def resolves(target: str, document: str) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Return whether a file exists and has the test that is named after it."""
+    """Return whether the file named by PATH or PATH::test exists and, if a test is named, contains the test."""
     name, _, test = path.partition("::")
     files: list[Path] = list(ROOT.glob(name))
     return bool(files) and (not test or any(f"def {test}(" in file.read_text(encoding="utf-8") for file in files))
@@ -191,7 +192,7 @@ def python_of(document: str) -> str:
 
 
 def doctest_failures(text: str, name: str, names: dict[str, object]) -> list[str]:
-    """Run a doctest and return a message for each example that prints something else than it shows."""
+    """Run a doctest; return a message for each example whose output differs from the output shown."""
     test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
     assert test.examples
     messages: list[str] = []

@@ -1,4 +1,4 @@
-"""Measures of the size and the plainness of the project that a change may move; CONTRIBUTING.md lists them.
+"""Measures of the size and simplicity of the project, which CONTRIBUTING.md lists in a table.
 
 ``python -m tests.facts`` prints the table, ``python -m tests.facts --write`` puts it into CONTRIBUTING.md.
 """
@@ -24,36 +24,36 @@ WING = "attention_conformance"
 LATER_PAPERS = ("transformers_as_svms", "next_token", "steepest_descent", "adaptive_methods")
 NOT_COUNTED = {"CHANGELOG.md"}
 MARK = "<!-- printed -->"
-"""A table after this comment is printed by a command."""
+"""The comment in a document that precedes a table printed by a command."""
 HEAD = "| | now | goal |\n|---|---|---|"
 PLACE = re.compile(rf"{MARK}\n+{re.escape(HEAD)}\n(?:\|.*\n)*")
 INEQUALITY = re.compile(r"\b(?:at_least|at_most|equal|is_equal|Claim)\(")
-"""A call that makes a claim."""
+"""A pattern for a call that makes a claim."""
 
 
 def words(document: str) -> int:
-    """Return the number of words that a reader of a document reads."""
+    """Count the words of a document as :func:`count_words` does."""
     return count_words(read(document))
 
 
 def count_words(text: str) -> int:
-    """Count the words of a text, without printed tables and blocks of commands or code."""
+    """Count the words of a text outside printed tables and blocks of commands or code."""
     prose = re.sub(rf"{MARK}\n(?:\|.*\n|\n)*", "", without_blocks(text))
     return len(re.findall(r"\S*\w\S*", prose))
 
 
 def lines(paths: Iterable[Path]) -> int:
-    """Count the lines of files."""
+    """Count the lines of the given files."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
 
 def files_in(*packages: str) -> list[Path]:
-    """Return the files of packages of the product."""
+    """Return the source files of the named packages."""
     return [path for name, path in FILES.items() if f"{name}.".startswith(tuple(f"{package}." for package in packages))]
 
 
 def importers(package: str) -> set[str]:
-    """Return the modules of the product outside a package that import it."""
+    """Return the modules that import a package and lie outside it, tests not included."""
     inside = f"{package}."
     graph = files_graph().items()
     return {name for name, others in graph if any(f"{o}.".startswith(inside) for o in others)} - {
@@ -62,8 +62,8 @@ def importers(package: str) -> set[str]:
 
 
 def heads() -> Iterator[tuple[int, int, int]]:
-    """Yield for each file of a statement the lines of imports, the line of its ``def`` and the line of its
-    first claim.
+    """Yield, for each file with a statement, the number of lines of imports, and the line numbers of the statement's
+    ``def`` and of its first claim.
     """
     for path in files_in("theorems"):
         text = path.read_text(encoding="utf-8")
@@ -79,7 +79,9 @@ def heads() -> Iterator[tuple[int, int, int]]:
 
 
 def single_users(package: str) -> int:
-    """Count the files of a package that only one room uses, apart from files of the package."""
+    """Count the files of a package that the package itself does not import, and only one other room (see
+    ARCHITECTURE.md) does.
+    """
     graph = files_graph()
     users = {name: {room_of(user) for user, others in graph.items() if name in others} for name in FILES}
     inside = [name for name in FILES if name.startswith(f"{package}.")]
@@ -87,7 +89,7 @@ def single_users(package: str) -> int:
 
 
 def of_all_papers(name: str) -> list[Path]:
-    """Return the files of an engine and the files that papers contribute to it."""
+    """Return the files of ``theorems.NAME`` and of each later paper's package NAME, which adds to it."""
     return [
         path
         for place in ("theorems", *(f"theorems.{paper}" for paper in LATER_PAPERS))
@@ -96,7 +98,7 @@ def of_all_papers(name: str) -> list[Path]:
 
 
 def table() -> str:
-    """Return the measures as Markdown; those that nearly every change moves are rounded up."""
+    """Return the measures as a Markdown table; a count that nearly every change moves is given as an upper bound."""
     read_by_people = sum(words(document) for document in {*documents(), *ELSEWHERE} - NOT_COUNTED)
     imports, defined, claimed = (round(median(column)) for column in zip(*heads(), strict=True))
     from_outside = " / ".join(

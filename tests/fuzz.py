@@ -1,7 +1,10 @@
-"""Damaged files: what people bring is cut, edited by hand, or written by something else. Each kind of file that the
-command reads, mutated by a seed, is either read or refused in one sentence.
+"""Damaged files: each kind of file that the command reads is damaged at random, and must be read or refused in one
+sentence.
 
-    $ python -m tests.fuzz [COUNT [SEED]]     so many of every kind; prints what was read and refused, time and memory
+Users' files may be cut, edited by hand, or written by another program.
+
+    $ python -m tests.fuzz [COUNT [SEED]]     reads COUNT files of every kind; prints how many were read and how
+                                              many refused, the seconds of the slowest, and the memory used
 """
 
 from __future__ import annotations
@@ -30,9 +33,9 @@ from theorems.library.explain import explain
 from theorems.report import record as reported
 
 LONGEST = 10.0
-"""Seconds that a single file may take."""
+"""Seconds that reading one file may take."""
 MOST_MEMORY = 2**30
-"""Largest number of bytes that the process may use at any time."""
+"""Bytes of memory that the process may use at most."""
 
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2.5, 1e308, 1e999, float("nan"), 2**53 + 1, 10**400, "", "x", "NaN", "Infinity"),
@@ -53,18 +56,18 @@ ODD: tuple[Any, ...] = (
     *({"shape": [2, 2]}, {"shape": [400_000_000]}, {"shape": [0, 3]}, {"shape": [2.5, 0]}, {"shape": [0] * 99}),
     *({"shape": "0"}, {"shape": [0], "foo": 1}, {"shape": [0, -1]}, {"shape": [0, 2**70]}, {"dtype": "O"}),
 )
-"""Values to put where others are expected."""
+"""Values of unexpected types, shapes and sizes, which replace values in a file."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file.
+    """A kind of file that the command reads.
 
     Attributes:
-        suffix: of its name.
-        seeds: contents that are read.
-        mutated: one of them, damaged.
-        read: what the command does with it.
+        suffix: the suffix of the file's name.
+        seeds: contents of undamaged files.
+        mutated: returns a damaged copy of a content.
+        read: reads a file as the command does; raises :class:`InvalidInput` to refuse the file.
     """
 
     suffix: str
@@ -78,9 +81,10 @@ class Outcome:
     """The outcome of reading many damaged files of one kind.
 
     Attributes:
-        read, refused: how many.
-        wrong: what should not have happened, with the number of the file.
-        slowest: seconds of the slowest.
+        read, refused: the number of files that were read, and of those that were refused.
+        wrong: a line for each file that was refused without one clear sentence, made the command fail, or took too
+            long.
+        slowest: the seconds that reading the slowest file took.
     """
 
     read: int = 0
@@ -90,7 +94,7 @@ class Outcome:
 
 
 def bytes_changed(rng: random.Random, content: bytes) -> bytes:
-    """Return the content with bytes flipped, cut out or repeated, or the end lost."""
+    """Return a content with bits flipped, with bytes replaced, cut out or repeated, or with the end cut off."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 5))):
         at = rng.randrange(max(1, len(data)))
@@ -110,7 +114,7 @@ def bytes_changed(rng: random.Random, content: bytes) -> bytes:
 
 
 def npz_changed(rng: random.Random, content: bytes) -> bytes:
-    """Return an archive made anew with a member's name, header or data changed, or one with changed bytes."""
+    """Return a new archive in which one array's name, header or data is changed, or an archive with changed bytes."""
     if rng.random() < 0.5:
         return bytes_changed(rng, content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -149,7 +153,7 @@ DESCRIPTORS = ("'<f8'", "'<i8'", "'O'", "'<U9'", "'|b1'", "'V8'", "[('a', '<f8')
 
 
 def json_changed(rng: random.Random, content: bytes) -> bytes:
-    """Return JSON with values replaced, or with names renamed, dropped or added; or with changed bytes."""
+    """Return JSON in which values are replaced, or names changed, dropped or added, or JSON with changed bytes."""
     if rng.random() < 0.3:
         return bytes_changed(rng, content)
     value = json.loads(content)
@@ -183,7 +187,7 @@ def _containers(parent: Any) -> Iterator[Any]:
 
 
 def python_changed(rng: random.Random, content: bytes) -> bytes:
-    """Return Python with lines and words dropped, repeated or exchanged, or with changed bytes."""
+    """Return Python source in which lines or words are dropped, repeated or replaced, or source with changed bytes."""
     if rng.random() < 0.2:
         return bytes_changed(rng, content)
     lines = content.split(b"\n")
@@ -218,7 +222,7 @@ def _data(path: Path) -> object:
 
 
 def _npz_data(path: Path) -> object:
-    """Read an archive, and require every array of the seed file: none may be lost silently."""
+    """Read a damaged archive; assert that no array of the undamaged one was lost silently."""
     case = load(str(path), 0).case
     if case.dataset is not None:
         assert case.dataset.W is not None, "read without W"
@@ -230,7 +234,7 @@ def _npz_data(path: Path) -> object:
 
 
 def _explained(path: Path) -> object:
-    """Return all that ``theorems explain`` shows and writes, except for a picture."""
+    """Return all that ``theorems explain`` prints and writes for a file, except for a picture."""
     explanation = explain(str(path))
     return str(explanation), explanation.to_json()
 
@@ -255,10 +259,10 @@ JSON_DATA = {
 
 
 def kinds(report: bytes) -> dict[str, Kind]:
-    """Return every kind of file.
+    """Return every kind of file that the command reads, by name.
 
     Args:
-        report: a file of ``theorems verify --json``.
+        report: the content of a file written by ``theorems verify --json``.
     """
     data = _npz(X=X, Y=Y, v=V, W=np.eye(2), p0=np.zeros(2), alpha=np.array([0, 1]))
     pair = _npz(keys=X, scores=np.arange(6.0).reshape(2, 3), loss=np.array("exponential"), q=np.ones(2))
@@ -281,7 +285,7 @@ def _module(path: Path) -> object:
 
 
 def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:
-    """Read the given number of damaged files, one after the other, and return the outcome."""
+    """Damage and read ``count`` files of a kind, one after the other, and return the outcome."""
     outcome = Outcome(wrong=[])
     assert outcome.wrong is not None
     for k in range(count):
@@ -307,7 +311,7 @@ def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:
 
 
 def report_seed() -> bytes:
-    """Return a small file of ``theorems verify --json``."""
+    """Return the content of a small file written by ``theorems verify --json``."""
     from theorems.command.app import main
 
     with tempfile.TemporaryDirectory() as folder:
@@ -317,7 +321,7 @@ def report_seed() -> bytes:
 
 
 def memory() -> int:
-    """Return the largest number of bytes that this process has used."""
+    """Return the largest number of bytes of memory that this process has used so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

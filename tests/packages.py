@@ -1,4 +1,6 @@
-"""Packages with papers as pip would install them: a folder with modules and metadata, which is put on the path."""
+"""Python packages that contribute a paper, as pip would install them: a folder of modules, and metadata with an entry
+point.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 from tests.places import ROOT
 
 A_PAPER = ROOT / "examples" / "a_paper"
-"""The template that docs/publish.md explains."""
+"""The template of such a package, which docs/publish.md explains."""
 
 STATEMENT = '''
 from collections.abc import Iterator
@@ -41,13 +43,16 @@ def install(
     paper: str = "",
     modules: dict[str, str] | None = None,
 ) -> Path:
-    """Make the package's folder in ``site``, and return it.
+    """Make a package with a paper in the folder ``site``, and return the package's folder.
 
     Args:
-        entry: name of its entry point, that of the package by default.
-        value: what it refers to, ``PACKAGE:PAPER`` by default.
-        paper: arguments of its Paper beside title and source; empty for a paper without a room.
-        modules: further files by name.
+        site: the folder in which packages are installed.
+        package: the package's name.
+        version: the package's version.
+        entry: the name of the entry point; the package's name by default.
+        value: the object to which the entry point refers; ``PACKAGE:PAPER`` by default.
+        paper: source text of the arguments of ``Paper`` after title and source; the room ``PACKAGE.rooms`` by default.
+        modules: the text of further modules, by file name.
     """
     entry, value = entry or package.replace("_", "-"), value or f"{package}:PAPER"
     info = site / f"{package}-{version}.dist-info"
@@ -64,12 +69,12 @@ def install(
 
 
 def stated(id: str = "few-tokens", assumption: str = "few", before: str = "") -> dict[str, str]:
-    """Return the modules of a room with one statement."""
+    """Return the text of ``rooms.py``, a room with one statement, by file name."""
     return {"rooms.py": STATEMENT.format(id=id, assumption=assumption, before=before)}
 
 
 def install_example(site: Path) -> None:
-    """Install the template unchanged."""
+    """Install the template of a paper, unchanged, by a link."""
     folder = install(site, "a_paper", version="0.1.0")
     for path in folder.iterdir():
         path.unlink()
@@ -78,7 +83,7 @@ def install_example(site: Path) -> None:
 
 
 def run(site: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run Python with this checkout and the packages; installed metadata of ours are hidden."""
+    """Run Python with this checkout and the packages in ``site`` first on its path."""
     path = os.pathsep.join((str(ROOT), str(site)))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *arguments]
@@ -86,5 +91,5 @@ def run(site: Path, *arguments: str, cwd: Path | None = None) -> subprocess.Comp
 
 
 def theorems(site: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
+    """Run ``theorems`` with the packages in ``site`` installed."""
     return run(site, "-m", "theorems", *arguments, cwd=cwd)

@@ -1,4 +1,4 @@
-"""Modules in the folders of the papers' tests."""
+"""Modules of one name in the folders with the tests of several papers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from max_margin_theorems.papers import papers
 
 
 def modules_of_papers(name: str) -> list[ModuleType]:
-    """Return the module of that name in the tests of each paper of this project that has one."""
+    """Return the modules called ``name`` in the folders with the tests of this project's papers; a paper
+    may have none.
+    """
     places = [f"tests.{paper.statements}.{name}" for paper in papers() if not paper.package]
     return [importlib.import_module(place) for place in places if find_spec(place)]

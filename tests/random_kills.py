@@ -1,8 +1,9 @@
-"""Kill runs, parents and workers, with signal 9 at random moments, and check what is left.
+"""Kill processes of ``theorems verify`` by signal 9 at random moments, and check what is left.
 
-``python -m tests.random_kills 100 1`` kills a run at a hundred moments, drawn from seed 1. After each, the journal must
-have lost no line, and no process may be alive two seconds after the parent. When the run has been resumed to its end,
-its result must be that of an uninterrupted run, byte for byte, except for the seconds.
+``python -m tests.random_kills 100 1`` kills runs at a hundred moments drawn from seed 1: the parent process, and often
+one of its worker processes before. Each time the journal must have lost no line, and two seconds after the parent's end
+no process of the run may be alive. In the end each run is resumed, and its result must equal that of an uninterrupted
+run byte for byte, except for the seconds.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ GONE_WITHIN = 2.0
 
 @dataclass(frozen=True)
 class Run:
-    """A run to be killed.
+    """A run of ``theorems verify`` to be killed.
 
     Attributes:
-        program: the command ``theorems``, or one like it.
-        ids: its statements.
-        longest: seconds; no moment is later than this after the start, or after its processes are there.
+        program: the arguments of Python that start ``theorems``, or a program like it.
+        ids: the ids of the statements to verify.
+        examples: the number of generated cases of each statement.
+        longest: the latest moment of a kill, in seconds after the start or after the first worker process exists.
     """
 
     program: tuple[str, ...] = ("-m", "theorems")
@@ -41,7 +43,7 @@ class Run:
     longest: float = 5.0
 
     def start(self, folder: Path, *, journal: bool = True) -> subprocess.Popen[bytes]:
-        """Start the run in its own session; without a journal it uses one process."""
+        """Start the run as a new session of processes; without a journal it uses a single process."""
         resume = ["--jobs", "2", "--resume", "run.jsonl"] if journal else ["--jobs", "1"]
         options = ["--examples", str(self.examples), "--json", "run.json", *resume]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -52,7 +54,7 @@ class Run:
         )
 
     def ended(self, folder: Path, *, journal: bool = True) -> tuple[int, str]:
-        """Run to the end; return the exit code and the JSON, without seconds."""
+        """Run to the end; return the exit code and the JSON result without its seconds."""
         code = self.start(folder, journal=journal).wait()
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         for statement in record["statements"]:
@@ -62,12 +64,12 @@ class Run:
 
 @dataclass
 class Killed:
-    """The counts of what has been killed and compared so far.
+    """What has been killed and compared so far.
 
     Attributes:
-        moments: of the parents that were killed, seconds after their start.
-        workers: how many workers were killed before them.
-        runs: how many runs were resumed to their end and compared.
+        moments: the moment at which each parent process was killed, in seconds after the start.
+        workers: the number of worker processes that were killed before their parent.
+        runs: the number of runs that were resumed to their end and compared.
     """
 
     moments: list[float]
@@ -76,7 +78,7 @@ class Killed:
 
 
 def session(leader: int) -> list[int]:
-    """Return the living processes of a session without its leader (Linux only)."""
+    """Return the ids of the living processes of a session, without the leader (Linux only)."""
     processes = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -89,7 +91,7 @@ def session(leader: int) -> list[int]:
 
 
 def workers(leader: int) -> list[int]:
-    """Return the processes of the session that are workers."""
+    """Return the ids of a session's worker processes."""
     processes = []
     for pid in session(leader):
         try:
@@ -102,7 +104,7 @@ def workers(leader: int) -> list[int]:
 
 
 def whole(journal: Path) -> list[bytes]:
-    """Return the complete lines of a journal."""
+    """Return the lines of a journal that were written to their end."""
     return journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
 
 
@@ -113,7 +115,9 @@ def a_folder() -> Iterator[Path]:
 
 
 def kill_at(run: Run, folder: Path, chance: random.Random, so_far: Killed) -> bool:
-    """Start the run, possibly kill a worker, then kill the parent; return False if the run had already ended."""
+    """Start the run, perhaps kill a worker, then kill the parent; return False if the run ended before it could be
+    killed.
+    """
     moment = run.longest * chance.random()
     at_worker = moment * (1 + chance.random()) / 2 if chance.random() < 0.7 else None
     before = whole(folder / "run.jsonl")
@@ -147,7 +151,7 @@ def kill_at(run: Run, folder: Path, chance: random.Random, so_far: Killed) -> bo
 
 
 def killed(moments: int, seed: int, run: Run) -> Killed:
-    """Kill runs at the given number of moments; each run is resumed until it ends by itself."""
+    """Kill parent processes at ``moments`` moments; resume each run until it ends by itself, and compare its result."""
     chance = random.Random(seed)
     so_far = Killed([])
     with a_folder() as folder:

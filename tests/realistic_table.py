@@ -1,4 +1,4 @@
-"""Print the results of ``theorems verify --realistic`` as a table: ``python -m tests.realistic_table FILE.json …``."""
+"""A table of the results of ``theorems verify --realistic``: ``python -m tests.realistic_table FILE.json …``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ HEADINGS = ("statement", "cases", "upheld", "falsified", "inconclusive", "not ap
 
 
 def rows(paths: list[Path]) -> list[dict[str, Any]]:
-    """Return the statements of all files; of a statement in several files, the result on the most cases."""
+    """Return the results of all statements in the files; if several files have a statement, the one with the most
+    cases.
+    """
     best: dict[str, dict[str, Any]] = {}
     for path in paths:
         for row in json.loads(path.read_text(encoding="utf-8"))["statements"]:
@@ -22,7 +24,9 @@ def rows(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def reason(row: dict[str, Any]) -> str:
-    """Return the first reason of each kind, cut where its numbers begin."""
+    """Return the reasons why cases of a statement were not upheld, without counts, and without the numbers about a
+    competing token.
+    """
     several = re.split(r"; (?=\d+ of \d+ examples)", row["reason"])
     return "; ".join(
         re.sub(r"^\d+ of \d+ examples [\w-]+: ", "", text).split(", the competitor")[0] for text in several
@@ -30,7 +34,7 @@ def reason(row: dict[str, Any]) -> str:
 
 
 def table(statements: list[dict[str, Any]]) -> str:
-    """Return a table in Markdown, and a line with the sums."""
+    """Return the results as a Markdown table, whose last row has the sums of all statements."""
     kinds = ("upheld", "falsified", "inconclusive", "not-applicable")
     lines = [f"| {' | '.join(HEADINGS)} |", "| --- | --: | --: | --: | --: | --: | --- |"]
     for row in statements:

@@ -1,4 +1,7 @@
-"""Print the results of runs of ``theorems verify --relations`` as a table: ``python -m tests.relations FILE …``."""
+"""A table of the results of ``theorems verify --relations``: ``python -m tests.relations FILE …``.
+
+A relation is a change of a case, such as a rotation of the data, that must not change the verdict.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from theorems.run.registry.suite import statements
 
 
 def cell(statement: dict[str, Any], name: str) -> str:
-    """Return the number of cases on which a relation was tried and, in bold, the number on which the
-    verdict differed.
+    """Return the number of a statement's cases to which a relation was applied and, in bold, of those whose verdict
+    changed.
     """
     counts = statement.get("relations", {}).get(name)
     if counts is None:
@@ -22,7 +25,7 @@ def cell(statement: dict[str, Any], name: str) -> str:
 
 
 def table(statements: list[dict[str, Any]]) -> str:
-    """Return a table in Markdown, with a row for each statement and a column for each relation."""
+    """Return a Markdown table with a row for each statement and a column for each relation."""
     names = [relation.name for relation in RELATIONS]
     lines = [f"| statement | cases | {' | '.join(names)} |", f"| --- | --: |{' --: |' * len(names)}"]
     for statement in statements:
@@ -34,7 +37,7 @@ def table(statements: list[dict[str, Any]]) -> str:
 
 
 def _total(statements: list[dict[str, Any]], name: str) -> str:
-    """Return the number of cases of all statements on which a relation was tried."""
+    """Return the number of cases, of all statements together, to which a relation was applied."""
     return str(sum(statement.get("relations", {}).get(name, {}).get("cases", 0) for statement in statements))
 
 

@@ -1,4 +1,4 @@
-"""Files that take long to make are made once per session of tests, by the first process that needs them."""
+"""Folders that take long to fill: the first process of a test session that needs one fills it, for all processes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 
 
 def made_once(temporary: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder of the given name, which ``make`` fills; other processes that need it wait.
+    """Return a folder that ``make`` has filled; while one process fills the folder, others that need it wait.
 
     Args:
-        temporary: the fixture ``tmp_path_factory``.
-        name: of the folder, the same in all processes.
-        make: called with the empty folder; if it fails, the next process tries it again.
+        temporary: pytest's fixture ``tmp_path_factory``.
+        name: the folder's name, the same in all processes.
+        make: fills the empty folder; if it fails, the next process tries again.
     """
     base = temporary.getbasetemp()
-    # A worker of xdist has its folder inside the folder of the session.
+    # pytest-xdist gives each worker process a folder inside that of the session.
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     folder.mkdir(exist_ok=True)
     finished = folder.with_suffix(".finished")

@@ -1,7 +1,7 @@
-"""Check the shapes and dtypes in signatures at every call, with every statement on one small case.
+"""A check of the shapes and dtypes in signatures at every call, with every statement on one small case.
 
-The checks double the time of the tests, so ``make test`` makes them in this one pass, in a process of its own
-(``python -m tests.shapes``). ``make shapes`` makes them in every test.
+Such checks double the time of the tests, so ``make test`` makes them only in this pass, in its own process (``python -m
+tests.shapes``). ``make shapes`` makes them in every test.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ INNER_LOOPS = {
     "theorems.token_selection.local_paths.local_constants",
     "theorems.token_selection.local_paths.correlation_constant",
 }
-"""Modules that are not checked. Some are called thousands of times by one call of a checked module, or make functions
-by the thousand, each of which would be wrapped: checking them would take most of the tests' time. One has methods that
-return Self, which beartype handles only in classes that it decorates.
+"""Modules whose signatures are not checked. Most are called thousands of times by one call of a checked module, or make
+thousands of functions, so that checks would take most of the tests' time. One has methods that return Self, which
+beartype understands only in classes that are decorated with beartype.
 """
 
 PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
@@ -60,16 +60,16 @@ def modules() -> list[str]:
 
 def check_shapes() -> None:
     """Check the arguments and results of all functions of modules that are imported from now on."""
-    # The function with which a composite strategy draws is no instance of Hypothesis' own protocol for it.
+    # beartype would refuse Hypothesis' draw functions, which are not instances of Hypothesis' protocol DrawFn.
     hypothesis.strategies.DrawFn = Callable  # type: ignore[misc, assignment]
     install_import_hook(modules(), "beartype.beartype")
 
 
 def failures() -> Iterator[str]:
-    """Yield a line for each signature that is violated when statements draw a case, or are checked on their smallest
-    stored one.
+    """Yield a line for each statement in which a signature is violated, when a case is drawn or its smallest stored
+    case is checked.
     """
-    # Modules that are imported before check_shapes() are not checked.
+    # Import only now: modules that are imported before check_shapes() is called are not checked.
     from attention_conformance.kernel.check import verify_kernel
     from examples.kernels import handwritten
     from generators.hypothesis_driver import drive
@@ -110,7 +110,7 @@ def failures() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    # beartype picks the item of a container that it checks at random; no strategy of ours does.
+    # Hypothesis warns of ``random``, with which beartype chooses the item of a container that it checks.
     warnings.filterwarnings("ignore", "Do not use the `random` module inside strategies")
     check_shapes()
     lines = list(failures())

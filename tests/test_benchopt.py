@@ -1,4 +1,6 @@
-"""The benchmark for benchopt runs and agrees with ``theorems bench``; skipped without the extra ``benchopt``."""
+"""The benchmark for benchopt (a program that compares optimisers) agrees with ``theorems bench``; skipped without the
+extra ``benchopt``.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ pytest.importorskip("benchopt", reason="needs the extra benchopt")
 
 
 def results_of(folder: Path, *options: str) -> list[dict[str, object]]:
-    """Run ``benchopt run`` on a copy of the benchmark, beside which it writes, and return the rows of its only result
-    file.
+    """Run ``benchopt run`` on a copy of the benchmark, since it writes into the benchmark's folder, and return the rows
+    of the result.
     """
     import pandas as pd
 
@@ -38,7 +40,7 @@ def results_of(folder: Path, *options: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(("data", "rule"), [("figure-1a", "normalized-1"), ("tsvm-paths-3", "spectral-0.02")])
-def test_benchopt_agrees_with_the_rule(tmp_path: Path, data: str, rule: str) -> None:
+def test_benchopt_and_the_rule_come_equally_close_to_the_limit(tmp_path: Path, data: str, rule: str) -> None:
     rows = results_of(tmp_path / "benchmark", "-d", f"named[data={data}]", "-s", f"rules[rule={rule}]")
     case = attention_case(load(data, 0))
     start = start_of(data, case)
@@ -52,6 +54,6 @@ def test_benchopt_agrees_with_the_rule(tmp_path: Path, data: str, rule: str) -> 
         assert row["objective_value"] == pytest.approx(float(due))
 
 
-def test_random_trials_agree_with_those_of_the_paper(tmp_path: Path) -> None:
+def test_random_trials_run_and_report_margins_in_two_norms(tmp_path: Path) -> None:
     rows = results_of(tmp_path / "benchmark", "-d", "trials[d=10,number=0]", "-s", "rules[rule=normalized-0.1]")
     assert {"objective_margin_l2", "objective_margin_linf"} <= set(rows[0])

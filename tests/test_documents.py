@@ -1,6 +1,4 @@
-"""The documents agree with the code: each command runs and prints what is shown, and each name, link and
-path exists.
-"""
+"""The documents agree with the code: commands run and print what is shown; names, links and paths exist."""
 
 from __future__ import annotations
 
@@ -137,14 +135,17 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Commands that are too long to run, with the reason and a shorter command whose rows must be among those shown."""
+"""Commands that are too long to run, each with the reason and a shorter command, whose table rows must be among those
+shown; without a shorter command nothing is run.
+"""
 AT_NIGHT = ("theorems figures 9-followed --trials 1000 --out docs/images",)
-"""Commands that take more than ten seconds of processor time, and are not run by ``make test``."""
+"""Commands that take more than ten seconds of processor time; ``make test`` does not run them."""
 
 APART = ("theorems verify lemma-3 --attention examples.kernels:handwritten", "theorems verify mine.py:long_p")
-"""Commands on a kernel or a file of the reader's that are run in separate processes here, too.
+"""Commands on a user's kernel or file for which this test, too, starts a separate process.
 
-A start costs seconds, and what is printed is the same; tests/theorems/run/test_apart.py has what isolation is for.
+For all others the code runs in this process: a start costs seconds and changes nothing that is printed. The isolation
+itself is tested in tests/theorems/run/test_apart.py.
 """
 
 PLACES: Mapping[str, Any] = MappingProxyType(
@@ -158,15 +159,15 @@ PLACES: Mapping[str, Any] = MappingProxyType(
         "my_kernel": handwritten,
     }
 )
-"""Names that the reader of a Python block has already defined."""
+"""Variables that a Python block of a document uses without defining them."""
 FRESH = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
 QUICK = partial(assert_kernel, statements=["lemma-3"], examples=2)
-"""A quick replacement for the fixture ``max_margin_theorems``."""
+"""A quick replacement for the fixture ``max_margin_theorems``, which tests shown in documents use."""
 
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file ``results.json``, made as in `docs/verify.md`."""
+    """Return the path of a file ``results.json``, written as in `docs/verify.md`."""
     path = tmp_path_factory.mktemp("results") / "results.json"
     assert main(["verify", "lemma-3", "--examples", "2", "--json", str(path)]) == Exit.UPHELD
     return path
@@ -174,7 +175,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, results: Path) -> Path:
-    """Change to a directory with the files that the documents assume."""
+    """Change to a directory with the files that commands in the documents read, and return its path."""
     monkeypatch.chdir(tmp_path)
     for folder in ("examples", "counterexamples"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
@@ -200,10 +201,11 @@ def execute(block: Block) -> dict[str, Any]:
 
 
 def parsed(command: str) -> tuple[str, dict[str, Any]]:
-    """Return the subcommand and its options; if the output is redirected, the project must have that file.
+    """Return the subcommand of a command line, and its options; assert that a file to which the output is redirected
+    exists.
 
     Raises:
-        Exception: no such subcommand, option or value.
+        Exception: there is no such subcommand, option or value.
     """
     program, sub, *rest = shlex.split(command)
     assert program == "theorems"
@@ -214,7 +216,9 @@ def parsed(command: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_names(sub: str, given: Mapping[str, Any]) -> None:
-    """Assert that the ids, data, faults, rules and figures of a command exist; words in capitals stand for any."""
+    """Assert that the ids, data, faults, rules and figures that a command names exist; words in capitals are
+    placeholders.
+    """
     ids = [id for id in given.get("ids") or () if not id.isupper()]
     datasets = given.get("data")
     for name in datasets if isinstance(datasets, list) else [datasets] if isinstance(datasets, str) else []:
@@ -232,11 +236,11 @@ def check_names(sub: str, given: Mapping[str, Any]) -> None:
 
 
 def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return what a command prints to standard output; it may end in any way except with a complaint."""
+    """Return the lines that a command prints to standard output; assert that it does not refuse its input."""
     given = shlex.split(command)[1:]
     capsys.readouterr()
     if given[0] == "hunt" and os.environ.get("THEOREMS_TYPECHECK"):
-        # Checks of shapes are part of a strategy's label, which affects the draws of a hunt.
+        # Functions that check shapes would change the labels of strategies, and with them the cases that a hunt draws.
         process = subprocess.run(
             [sys.executable, "-m", "theorems", *given], capture_output=True, env=FRESH, check=False
         )
@@ -252,11 +256,13 @@ def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 PRINTED: dict[str, list[str]] = {}
-"""Outputs of the shorter commands, since two documents may show the same long one."""
+"""Output of each shorter command of :data:`LONG`, kept because several documents may show the same long command."""
 
 
 def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """Assert that the command is valid, and that it or its shorter form prints what is shown."""
+    """Assert that a ``theorems`` command is valid, and that it, or a shorter command in place of it, prints what is
+    shown.
+    """
     check_names(*parsed(shown.command))
     _, instead = LONG.get(shown.command, ("", shown.command))
     if not instead:
@@ -267,14 +273,14 @@ def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     if instead == shown.command:
         assert not shown.output or agree(shown.output, out), "\n".join(out)
     elif shown.output:
-        # The last digits of a kernel, and hence its worst slack, depend on the processor.
+        # The last digits of a kernel's results, and so the worst slack, depend on the processor.
         compared = documents_.without_slack if "--attention" in instead else list[str]
         assert rows(out)
         assert set(compared(rows(out))) <= set(compared(shown.output)), "\n".join(out)
 
 
 def check_make(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """Assert that the target exists; running it would run the tests, or install everything."""
+    """Assert that the target of a ``make`` command exists; running it would run all tests, or install everything."""
     process = subprocess.run(
         ["make", "-n", *shlex.split(shown.command)[1:]], cwd=ROOT, capture_output=True, check=False
     )
@@ -282,7 +288,7 @@ def check_make(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """Assert that the script or module exists and has the options."""
+    """Assert that the script or module of a ``python`` command exists and mentions the command's options."""
     _, script, *rest = shlex.split(shown.command)
     if script == "-m":
         module = ROOT / rest[0].replace(".", "/")
@@ -292,7 +298,7 @@ def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def check_pip(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """Assert that the command installs this project."""
+    """Assert that a ``pip`` command installs this project."""
     assert shown.command == "pip install ."
 
 
@@ -335,7 +341,7 @@ def test_commands_that_are_run_at_night_exist(shown: Shown) -> None:
 
 
 def at_night(shown: Shown) -> Any:
-    """Return the parameter of a test, marked if its command takes long."""
+    """Return a command as a test's parameter, marked ``documents`` if the command takes long."""
     return pytest.param(shown, id=shown.name, marks=[pytest.mark.documents] * (shown.command in AT_NIGHT))
 
 
@@ -352,12 +358,12 @@ def test_every_long_command_is_in_a_document() -> None:
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
 @pytest.mark.usefixtures("desk")
-def test_python_blocks_run(block: Block) -> None:
+def test_python_blocks_of_documents_run(block: Block) -> None:
     before = load("mine.npz", 0).case.problem.keys
     made = execute(block)
     for name, test in made.items():
         if name.startswith("test_"):
-            marked = getattr(test, "pytestmark", [])  # by the decorator with the kernel
+            marked = getattr(test, "pytestmark", [])  # the decorator's marker holds the kernel
             test(partial(QUICK, *marked[0].args) if marked else QUICK)
     if "savez" in block.text:
         assert load("mine.npz", 0).case.problem.keys.shape[-1] == before.shape[-1]
@@ -396,17 +402,17 @@ def test_links_lead_to_existing_files_and_headings(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", EVERY)
-def test_paths_exist(document: str) -> None:
+def test_files_named_in_documents_exist(document: str) -> None:
     named = documents_.paths(read(document))
     written = ("hunted/", "build/")
     assert [path for path in sorted(named) if not path.startswith(written) and not documents_.exists(path)] == []
 
 
 @pytest.mark.parametrize("document", EVERY)
-def test_modules_and_their_names_exist(document: str) -> None:
+def test_modules_and_objects_named_in_documents_exist(document: str) -> None:
     pattern = r"(?:reference_attention|generators|theorems)(?:\.\w+)+"
     for name in {match[0] for code in inline(read(document)) if (match := re.match(pattern, code))}:
-        if not name.endswith(".py"):  # a file of a user's that hides a package of ours
+        if not name.endswith(".py"):  # such as theorems.py, a file of a user that hides a package
             resolve_name(name)
 
 
@@ -436,22 +442,22 @@ def test_the_table_of_statements_agrees_with_the_registry() -> None:
 
 
 def test_the_table_of_facts_is_up_to_date() -> None:
-    """`make facts` prints them, `python -m tests.facts --write` puts them there."""
+    """``make facts`` prints the table, ``python -m tests.facts --write`` puts it into CONTRIBUTING.md."""
     assert facts.table() in read("CONTRIBUTING.md")
 
 
-def test_words_of_blocks_and_of_printed_tables_are_not_counted() -> None:
+def test_words_in_blocks_and_printed_tables_are_not_counted() -> None:
     text = "Two words.\n\n<!-- printed -->\n\n| a | table |\n\nand more\n```console\n$ theorems list\nout\n```\n"
     assert facts.count_words(text) == 4
     assert facts.count_words("| a | table |\n") == 2
 
 
-def test_the_table_of_rooms_agrees_with_the_layers() -> None:
+def test_the_table_of_rooms_lists_the_rooms_in_their_order() -> None:
     table = read("ARCHITECTURE.md").partition("## The rooms")[2].partition("\n## ")[0]
     assert tuple(re.findall(r"^\| `([a-z_.]+)` \|", table, re.MULTILINE)) == ROOMS
 
 
-def test_the_extras_agree_with_the_package() -> None:
+def test_extras_named_in_documents_are_declared_in_pyproject() -> None:
     named = {extra for d in DOCUMENTS for extra in re.findall(r"pip install \"[^\"]*\[(\w+)\]\"", read(d))}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert named <= set(project["optional-dependencies"])
@@ -465,7 +471,7 @@ def pinned(name: str) -> str:
 
 
 @pytest.mark.skipif(version("matplotlib") != pinned("matplotlib"), reason="another drawing library, other bytes")
-def test_the_picture_is_the_output_of_the_command(desk: Path) -> None:
+def test_the_picture_of_figure_1a_is_what_the_command_draws(desk: Path) -> None:
     assert main(["figures", "1a", "--out", "docs/images"]) == Exit.UPHELD
     drawn = (desk / "docs" / "images" / "figure-1a.svg").read_bytes()
     assert drawn == (ROOT / "docs" / "images" / "figure-1a.svg").read_bytes()
@@ -484,7 +490,7 @@ TRUE = """$ theorems verify lemma-10 --examples 2
 lemma-10: claims checked on only some of 2 examples: neighbour-rank on 1"""
 
 
-def test_correct_documents_pass(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_right_command_and_output_pass(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_theorems(shown_in(TRUE), capsys)
 
 
@@ -501,7 +507,9 @@ def test_correct_documents_pass(desk: Path, capsys: pytest.CaptureFixture[str]) 
         ("(neighbours)  7.7", "(neighbours)  7.7\n more"),
     ],
 )
-def test_wrong_documents_fail(desk: Path, capsys: pytest.CaptureFixture[str], right: str, wrong: str) -> None:
+def test_a_wrong_command_or_output_is_noticed(
+    desk: Path, capsys: pytest.CaptureFixture[str], right: str, wrong: str
+) -> None:
     assert right in TRUE
     with pytest.raises(Exception):  # noqa: B017, PT011 - whatever it is, it fails the test of a document
         check_theorems(shown_in(TRUE.replace(right, wrong)), capsys)
@@ -563,5 +571,5 @@ def test_a_path_or_a_target_or_an_option_that_does_not_exist_is_noticed(capsys: 
             check(shown_in(f"$ {command}"), capsys)
 
 
-def test_the_page_on_python_prints_what_it_shows() -> None:
+def test_the_examples_in_docs_library_print_what_is_shown() -> None:
     assert doctest_failures(python_of("docs/library.md"), "library.md", {}) == []

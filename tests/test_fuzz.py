@@ -1,4 +1,6 @@
-"""Damaged files of every kind are read or refused in one sentence, quickly and in little memory; tests/fuzz.py."""
+"""Damaged files of every kind are read or refused in one sentence, quickly and in little memory; tests/fuzz.py damages
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from tests.fuzz import Kind, fuzzed, json_changed, kinds, report_seed
 
 FILES = 300
 EXPLAINED = 40
-"""Number of explained files; each takes a flow."""
+"""Number of damaged files to explain, each of which takes a gradient flow."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def test_damaged_files_are_read_or_refused(made: dict[str, Kind], name: str, tmp
 
 
 def test_a_wrong_reader_is_caught(tmp_path: Path) -> None:
-    """The wrong readers raise any exception, refuse without a message, or print too much."""
+    """The wrong readers raise KeyError, refuse without a message, or refuse in two lines."""
 
     def crash(path: Path) -> object:
         raise KeyError("X")

@@ -23,7 +23,9 @@ KEPT = read()
 
 
 def counted(hash_seed: int) -> dict[str, Cost]:
-    """Return the counts from a separate process, because this one may check the types of arguments."""
+    """Return the counts of all workloads, made in a separate process, because this one may check the types of
+    arguments.
+    """
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.instructions", "--json"]
     out = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
@@ -48,7 +50,7 @@ def test_each_workload_has_a_stored_count_for_some_python() -> None:
     assert named == set(WORKLOADS), "to keep counts of a new workload: python -m tests.instructions --write"
 
 
-def test_counts_repeat(now: dict[str, Cost]) -> None:
+def test_another_process_makes_the_same_counts(now: dict[str, Cost]) -> None:
     assert counted(hash_seed=2) == now
 
 
@@ -92,7 +94,7 @@ def test_libraries_are_not_counted() -> None:
     assert cost(lambda: json.loads(json.dumps(list(range(100))))).instructions == 0
 
 
-def test_the_stored_counts_are_complete() -> None:
+def test_stored_counts_are_raised_only_with_a_reason() -> None:
     kept = {"a": Kept(Cost(1000, 100), ""), "b": Kept(Cost(1000, 100), "exact now")}
     near = {"a": Cost(1040, 96), "b": Cost(960, 104)}
     assert updated(kept, near, "") == kept

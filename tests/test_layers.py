@@ -1,7 +1,7 @@
-"""The rooms of the project: each imports only rooms below it, and no imports of files are circular.
+"""The rooms (packages) of the project: each imports only rooms below it, and no imports of files are circular.
 
-``python tests/test_layers.py`` prints the rooms from the top floor down, with what each imports;
-``python tests/test_layers.py --dot`` the same as a graph for Graphviz.
+``python tests/test_layers.py`` prints the rooms from the highest down, each with the rooms that it imports; ``python
+tests/test_layers.py --dot`` prints the same as a graph for Graphviz.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ENGINE = (
     "max_margin_theorems",
     "theorems",
 )
-"""The rooms from the ground up, with the first paper and what several rooms of later papers need."""
+"""The rooms of the engine, of the first paper, and of what several later papers share, from the lowest up."""
 PARTS = {
     "theorems.run": "statements",
     "theorems.counterexamples": "without",
@@ -67,11 +67,13 @@ PARTS = {
     "theorems.figures": "gaps",
     "theorems.explanations": "figures",
 }
-"""The parts of later papers that are inserted before a room, by their names in a paper's ``PAPER``."""
+"""By room of :data:`ENGINE`: the attribute of a later paper's ``PAPER`` that names the paper's rooms just below this
+room.
+"""
 
 
 def rooms_of_papers(part: str) -> list[str]:
-    """Return the rooms that later papers declare for a part, in the order of ``pyproject.toml``."""
+    """Return the rooms that later papers list in an attribute of ``PAPER``, in the order of ``pyproject.toml``."""
     entries = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
     places = [place.partition(":")[0] for place in entries["max_margin_theorems.papers"].values()]
     rooms = []
@@ -82,17 +84,17 @@ def rooms_of_papers(part: str) -> list[str]:
 
 
 def every_room() -> Iterator[str]:
-    """Yield the rooms from the ground up: a room may import those before it."""
+    """Yield all rooms from the lowest up: a room may import those yielded before it."""
     for room in ENGINE:
         if room in PARTS:
             yield from rooms_of_papers(PARTS[room])
-        # A later paper that was deleted has none.
+        # A room of a paper that was deleted does not exist.
         if (ROOT / room.replace(".", "/")).exists() or (ROOT / f"{room.replace('.', '/')}.py").exists():
             yield room
 
 
 ROOMS = tuple(every_room())
-"""All rooms, from the ground up."""
+"""All rooms, from the lowest up."""
 
 Graph = Mapping[str, Set[str]]
 
@@ -111,7 +113,7 @@ FILES = {
 
 
 def imported(source: str, modules: Set[str]) -> set[str]:
-    """Return those of the modules that a source imports anywhere, also inside functions."""
+    """Return those of ``modules`` that a source text imports anywhere, also inside functions."""
     result: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -124,13 +126,13 @@ def imported(source: str, modules: Set[str]) -> set[str]:
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module: the innermost package of :data:`ROOMS`."""
+    """Return the room of a module: the innermost package of :data:`ROOMS` that contains it."""
     return max((room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len)
 
 
 def files_graph() -> Graph:
-    """Return the map from each module to the modules that it imports. A package's __init__ passes names on; its imports
-    count as the package's.
+    """Return the map from each module to the modules that it imports. The imports of an ``__init__.py``, which only
+    passes names on, count as those of its package.
     """
     return {name: imported(path.read_text(), set(FILES)) - {name} for name, path in FILES.items()}
 
@@ -144,13 +146,13 @@ def rooms_graph(files: Graph) -> dict[str, set[str]]:
 
 
 def upward(rooms: Graph) -> list[str]:
-    """Return the imports of a room further up."""
+    """Return a line for each import of a higher room by a lower one."""
     floor = {room: k for k, room in enumerate(ROOMS)}
     return [f"{room} imports {other}" for room in rooms for other in sorted(rooms[room]) if floor[other] > floor[room]]
 
 
 def circle(graph: Graph) -> list[str]:
-    """Return a circle of imports, or an empty list."""
+    """Return rooms or modules that import each other in a circle, or an empty list."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -162,7 +164,7 @@ def test_every_room_imports_only_rooms_below_it() -> None:
     assert upward(rooms_graph(files_graph())) == []
 
 
-def test_no_circle_of_files_or_rooms() -> None:
+def test_no_files_or_rooms_import_each_other_in_a_circle() -> None:
     assert circle(files_graph()) == []
     assert circle(rooms_graph(files_graph())) == []
 
@@ -197,7 +199,7 @@ def test_a_circle_is_caught() -> None:
 
 
 def drawn(dot: bool) -> str:
-    """Return the rooms and their imports, as a table or for Graphviz."""
+    """Return the text that lists the rooms with their imports or, with ``dot``, a graph for Graphviz."""
     rooms = rooms_graph(files_graph())
     if dot:
         arrows = [f'  "{room}" -> "{other}";' for room in ROOMS for other in sorted(rooms[room])]

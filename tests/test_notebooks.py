@@ -23,35 +23,37 @@ Check = Callable[[dict[str, Any]], object]
 
 
 def applicable_theorems(names: Mapping[str, Any]) -> set[str]:
-    """Return the theorems that apply to the data of an explanation."""
+    """Return the ids of the theorems that apply to the data that the notebook explains."""
     return {it.id for it in names["explanation"].statements if it.applies and it.id.startswith("theorem")}
 
 
 def iterations(names: Mapping[str, Any], rule: str) -> list[int | None]:
-    """Return how many iterations a rule of the benchmark needs for each level."""
+    """Return the number of iterations in which a rule brings 1 − cos below each level; None for a level that is not
+    reached.
+    """
     [data] = names["compared"]["data"]
     return next(list(run["iterations"].values()) for run in data["rules"] if run["rule"] == rule)
 
 
 def missing(names: Mapping[str, Any], theorem: str) -> list[str]:
-    """Return the assumptions of a theorem that do not hold on the data of an explanation."""
+    """Return the ids of a theorem's assumptions that do not hold on the data that the notebook explains."""
     return [assumption.id for it in names["explanation"].statements if it.id == theorem for assumption in it.missing]
 
 
 def norm_and_distance(names: Mapping[str, Any], run: str) -> tuple[float, float]:
-    """Return ‖p‖ and 1 − cos to p_mm at the end of a descent."""
+    """Return ‖p‖ and 1 − cos(p, p_mm) at the end of one of the notebook's descents."""
     made = names["runs"][run]
     return float(made.norms[-1]), float(made.one_minus_cosine(names["p_mm"])[-1])
 
 
 def the_bench_agrees(names: Mapping[str, Any]) -> bool:
-    """Check that the descents end where the runs of the benchmark end."""
+    """Check that the notebook's descents end with the same ‖p‖ and 1 − cos as the benchmark's runs."""
     ends = [(run["norm"], run["one_minus_cosine"]) for run in names["compared"]["data"][0]["rules"]]
     return np.allclose(ends, [norm_and_distance(names, run) for run in names["runs"]], rtol=1e-6)
 
 
 def curves_nearly_agree(names: Mapping[str, Any]) -> bool:
-    """Check that at equal norms of 2 and more 1 − cos of both descents differs by less than a quarter."""
+    """Check that at equal norms of 2 or more, 1 − cos of the two descents differs by a factor of less than 1.25."""
     plain, normalized = (
         (run.norms[seen], run.one_minus_cosine(names["p_mm"])[seen])
         for run in names["runs"].values()
@@ -63,26 +65,28 @@ def curves_nearly_agree(names: Mapping[str, Any]) -> bool:
 
 
 def log_growth(names: Mapping[str, Any]) -> bool:
-    """Check that from half the time to its end the norm of gradient descent grows by ‖p_mm‖ log 2, up to a quarter."""
+    """Check that in the second half of gradient descent ‖p‖ grows by ‖p_mm‖ log 2, up to a quarter of this."""
     norms = names["runs"]["gradient descent"].norms
     grown = (norms[10000] - norms[5000]) / (np.linalg.norm(names["p_mm"]) * np.log(2))
     return bool(abs(grown - 1) < 0.25)
 
 
 def colours(names: Mapping[str, Any]) -> list[str]:
-    """Return the colours of the paths from the circle."""
+    """Return the colours of the drawn flows that start on the notebook's circle."""
     return [line.get_color() for line in names["axes"].lines if line.get_linewidth() == 1]
 
 
 def colours_say_where_flows_end(names: Mapping[str, Any]) -> bool:
-    """Check that far out every flow still selects the tokens that its colour stands for."""
+    """Check that every flow, followed to ‖p‖ = 10⁴, selects the tokens that its colour stands for."""
     problem, tokens = names["data"].problem, {"tab:blue": [1, 0], "tab:red": [2, 0]}
     ends = [problem.selection_at(gradient_flow(problem, start, norm=1e4).final) for start in names["circle"]]
     return len(ends) == 24 and [end.tolist() for end in ends] == [tokens[colour] for colour in colours(names)]
 
 
 def is_right_angled(names: Mapping[str, Any]) -> bool:
-    """Check that the other tokens of the counterexample lie at distance 1, at a right angle."""
+    """Check that the two other tokens of the counterexample lie at distance 1 from the optimal token, at
+    a right angle.
+    """
     rows = names["others"] - names["keys"][names["best"]]
     return rows.shape == (2, 2) and np.array_equal(rows @ rows.T, np.eye(2))
 
@@ -155,7 +159,7 @@ CONCLUSIONS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
         },
     }
 )
-"""Sentences of each notebook, each with a check of the values that it mentions."""
+"""Sentences of each notebook, or parts of them, each with a check of what it says."""
 
 
 def code_of(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The cost estimates of large runs: simulated cores take the measured times, and no part is left out."""
+"""Estimates of the time of large runs on several cores: parts go to free cores, and no part of a run is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The recipes of CONTRIBUTING.md: each example is applied to a copy, in which the recipe's commands are run."""
+"""The recipes of CONTRIBUTING.md: each recipe's example, a diff, is applied to a copy of the project, in which the
+recipe's commands are run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tests.places import ROOT
 
 RECIPES = ROOT / "tests" / "recipes"
 EXAMPLE = re.compile(r"\(tests/recipes/(\w+)\.diff\).*?```console\n(.*?)```", re.DOTALL)
-"""A pattern for the name of an example and the commands after it."""
+"""A pattern for the name of a recipe's example and the block of commands after it."""
 COMMANDS = dict(EXAMPLE.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
 
 RECIPE_COMMANDS = {line.removeprefix("$ ") for commands in COMMANDS.values() for line in commands.splitlines()}
@@ -27,7 +29,7 @@ def changed_files(example: Path) -> set[str]:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Return a copy of the project's files that git tracks."""
+    """Return a folder with a copy of all files that git tracks."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )

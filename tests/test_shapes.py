@@ -1,4 +1,4 @@
-"""Shapes and dtypes in signatures are right: one pass over every statement, in a process that checks them."""
+"""Shapes and dtypes in signatures are right: ``tests.shapes`` checks them with every statement on a small case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A signal that Python drops during garbage collection is raised afterwards."""
+"""A signal that arrives during garbage collection, where Python drops the exception of its handler, is raised
+afterwards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON of ``theorems verify``, checked against the schema in the package."""
+"""A check of the JSON of ``theorems verify`` against the schema in the package."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ VALIDATOR = Draft202012Validator(
 
 
 def read_results(text: str) -> dict[str, Any]:
-    """Return the values of strict JSON that the schema allows.
-
-    Raises:
-        AssertionError: the text is not strict JSON.
-        ValidationError: the schema forbids the values.
-    """
+    """Return the values in a text, which must be strict JSON that the schema allows."""
 
     def refuse(token: str) -> None:
         raise AssertionError(f"{token} is not JSON")

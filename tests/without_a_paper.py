@@ -1,8 +1,8 @@
-"""Delete a paper from a clone of the project, and run all other tests there.
+"""A clone of the project without one of the later papers, in which all other tests are run.
 
 ``python -m tests.without_a_paper transformers_as_svms [PYTEST ARGUMENTS]`` deletes the paper's folders, its tests, and
-its line in ``pyproject.toml``. It runs every night for each of the later papers.
-The tests of documents are left out, since documents describe all papers.
+its line in ``pyproject.toml``. It runs every night for each of the later papers. The tests of documents are left out,
+since documents describe all papers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.places import ROOT
 PAPERS = ("transformers_as_svms", "steepest_descent", "next_token", "adaptive_methods")
 """The papers that no other part of the project needs."""
 NEEDED_BY = {"steepest_descent": ("adaptive_methods",)}
-"""For each paper, the papers that use it and are deleted with it."""
+"""By paper: the papers that need it, and are deleted with it."""
 FOLDERS = ("theorems", "generators", "tests/theorems", "tests/generators")
 """The folders in which a paper may have its own package or module."""
 
@@ -47,7 +47,9 @@ def delete_slice(paper: str, root: Path) -> None:
 
 
 def delete_records(paper: str, root: Path) -> None:
-    """Delete the stored records of a paper's statements: counterexamples, numbers of tests, lines of tables."""
+    """Delete what is stored about a paper's statements: counterexamples, numbers for tests, rows of tables in
+    documents.
+    """
     text = "".join(path.read_text(encoding="utf-8") for path in (root / "theorems" / paper).rglob("*.py"))
     ids = re.findall(r'^@statement\(\n    "([\w-]+)"', text, re.MULTILINE)
     for id in ids:
@@ -66,7 +68,7 @@ def run_without(paper: str, arguments: Sequence[str]) -> int:
         root = Path(folder) / "copy"
         subprocess.run(["git", "clone", "-q", str(ROOT), str(root)], check=True)
         delete_slice(paper, root)
-        subprocess.run(["git", "add", "--all"], cwd=root, check=True)  # some tests copy the files that git lists
+        subprocess.run(["git", "add", "--all"], cwd=root, check=True)  # some tests copy all files that git lists
         command = [sys.executable, "-m", "pytest", "--ignore=tests/test_documents.py", *arguments]
         return subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, check=False).returncode
 
