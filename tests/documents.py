@@ -137,7 +137,9 @@ def _close(shown: str, printed: str) -> bool:
 
 
 def rows(printed: list[str] | tuple[str, ...]) -> list[str]:
-    """Return the printed lines that are rows of a table: of results of statements, or of counts of selected tokens."""
+    """Return the printed lines that are rows of a table of results; a row ends with the seconds or with "the limit's
+    tokens".
+    """
     return [line for line in printed if re.match(r"\S+ .*(?: seconds|the limit's tokens)$", line)]
 
 

@@ -79,8 +79,8 @@ def heads() -> Iterator[tuple[int, int, int]]:
 
 
 def single_users(package: str) -> int:
-    """Count the files of a package that the package itself does not import, and only one other room (see
-    ARCHITECTURE.md) does.
+    """Count the files of a package that exactly one other room (see ARCHITECTURE.md), and no other file of the package,
+    imports.
     """
     graph = files_graph()
     users = {name: {room_of(user) for user, others in graph.items() if name in others} for name in FILES}

@@ -3,8 +3,8 @@ sentence.
 
 Users' files may be cut, edited by hand, or written by another program.
 
-    $ python -m tests.fuzz [COUNT [SEED]]     reads COUNT files of every kind; prints how many were read and how
-                                              many refused, the seconds of the slowest, and the memory used
+    $ python -m tests.fuzz [COUNT [SEED]]     damages and reads COUNT files of every kind; prints how many were read
+                                              and refused, the seconds of the slowest, and the memory used
 """
 
 from __future__ import annotations

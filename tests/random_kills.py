@@ -1,7 +1,7 @@
-"""Kill processes of ``theorems verify`` by signal 9 at random moments, and check what is left.
+"""Kills of processes of ``theorems verify``, by signal 9 at random moments, and checks of what is left.
 
-``python -m tests.random_kills 100 1`` kills runs at a hundred moments drawn from seed 1: the parent process, and often
-one of its worker processes before. Each time the journal must have lost no line, and two seconds after the parent's end
+``python -m tests.random_kills 100 1`` kills a hundred parent processes, at moments drawn from seed 1, and often one of
+a parent's worker processes before. Each time the journal must have lost no line, and two seconds after the parent's end
 no process of the run may be alive. In the end each run is resumed, and its result must equal that of an uninterrupted
 run byte for byte, except for the seconds.
 """

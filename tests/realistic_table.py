@@ -12,7 +12,7 @@ HEADINGS = ("statement", "cases", "upheld", "falsified", "inconclusive", "not ap
 
 
 def rows(paths: list[Path]) -> list[dict[str, Any]]:
-    """Return the results of all statements in the files; if several files have a statement, the one with the most
+    """Return the results of all statements in the files; for a statement in several files, the result with the most
     cases.
     """
     best: dict[str, dict[str, Any]] = {}
@@ -24,7 +24,7 @@ def rows(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def reason(row: dict[str, Any]) -> str:
-    """Return the reasons why cases of a statement were not upheld, without counts, and without the numbers about a
+    """Return the reasons why cases of a statement were not upheld, without counts of cases and numbers about a
     competing token.
     """
     several = re.split(r"; (?=\d+ of \d+ examples)", row["reason"])

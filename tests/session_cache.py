@@ -11,7 +11,7 @@ import pytest
 
 
 def made_once(temporary: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """Return a folder that ``make`` has filled; while one process fills the folder, others that need it wait.
+    """Return a folder that ``make`` has filled; wait while another process fills it.
 
     Args:
         temporary: pytest's fixture ``tmp_path_factory``.

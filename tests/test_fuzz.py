@@ -53,7 +53,7 @@ def test_a_wrong_reader_is_caught(tmp_path: Path) -> None:
         assert len(result.wrong) == 3
 
 
-def test_a_seed_gives_the_same_files() -> None:
+def test_the_same_seed_damages_files_in_the_same_way() -> None:
     content = b'{"X": [[1, 2], [3, 4]], "name": "x"}'
     twice = [[json_changed(random.Random(k), content) for k in range(50)] for _ in range(2)]
     assert twice[0] == twice[1]

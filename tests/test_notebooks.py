@@ -159,7 +159,7 @@ CONCLUSIONS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
         },
     }
 )
-"""Sentences of each notebook, or parts of them, each with a check of what it says."""
+"""Sentences of each notebook, or parts of sentences, each with a check that it is true."""
 
 
 def code_of(path: Path) -> list[str]:

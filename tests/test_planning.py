@@ -1,4 +1,4 @@
-"""Estimates of the time of large runs on several cores: parts go to free cores, and no part of a run is left out."""
+"""Estimates of the time of large runs: a part of a run goes to the first free core, and no part is left out."""
 
 from __future__ import annotations
 

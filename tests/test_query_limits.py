@@ -14,7 +14,7 @@ PRINTED = re.findall(
 )
 
 
-def test_the_page_has_a_line_for_each_size() -> None:
+def test_docs_second_paper_has_a_line_for_each_size() -> None:
     assert [tuple(map(int, row[:3])) for row in PRINTED] == list(SIZES)
 
 

@@ -10,14 +10,14 @@ from tests.places import ROOT
 from tests.shapes import INNER_LOOPS, modules
 
 
-def test_shapes_hold_in_every_statement() -> None:
+def test_shapes_in_signatures_are_right_in_every_statement() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.shapes"]
     process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stdout + process.stderr
 
 
-def test_inner_loops_are_existing_modules() -> None:
+def test_modules_exempt_from_the_check_exist() -> None:
     every = {*modules(), *INNER_LOOPS}
     assert all((ROOT / f"{name.replace('.', '/')}.py").exists() for name in every)
     assert len(modules()) > 200

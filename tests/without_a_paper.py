@@ -21,7 +21,7 @@ from tests.places import ROOT
 PAPERS = ("transformers_as_svms", "steepest_descent", "next_token", "adaptive_methods")
 """The papers that no other part of the project needs."""
 NEEDED_BY = {"steepest_descent": ("adaptive_methods",)}
-"""By paper: the papers that need it, and are deleted with it."""
+"""For a paper, the papers that need it and are deleted with it."""
 FOLDERS = ("theorems", "generators", "tests/theorems", "tests/generators")
 """The folders in which a paper may have its own package or module."""
 

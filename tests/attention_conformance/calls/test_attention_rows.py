@@ -144,7 +144,7 @@ def by_autograd(call: AttentionCall, alignment: Alignment, dtype: torch.dtype) -
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("of", [Sizes(1, 4, 2, 17, 33, 8, 9), Sizes(2, 2, 2, 1, 129, 64, 3)], ids=["many", "long"])
 def test_results_of_autograd_are_within_twice_the_bounds(of: Sizes, dtype: str) -> None:
-    """Autograd shares no code with the bounds. As for a kernel under test, its error may be twice the bound."""
+    """Autograd shares no code with the bounds. As for a kernel under test, autograd's error may be twice the bound."""
     share = dict.fromkeys(RESULTS, 0.0)
     for numbers in Numbers:
         for call, alignment in with_every_option(of, numbers, 5):
@@ -178,7 +178,7 @@ def test_rows_without_visible_keys_are_marked_and_add_nothing_to_gradients() -> 
     assert not rows.output.value[0, 0, 1].any()
 
 
-def test_an_exact_call_in_half_precision_is_rounded_once() -> None:
+def test_results_of_a_call_on_integers_are_rounded_once_in_half_precision() -> None:
     """In a call on small integers only the returned values are rounded to bfloat16; everything before is computed in
     float32.
     """

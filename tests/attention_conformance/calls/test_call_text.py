@@ -77,7 +77,7 @@ def test_commands_without_a_kernel_refuse_a_call(
 
 
 def test_a_statement_on_data_of_another_kind_does_not_apply() -> None:
-    """A lemma is about keys and scores, and a statement such as ``kernel-output`` about calls of a kernel."""
+    """Lemmas are about keys and scores; statements such as ``kernel-output`` are about calls of a kernel."""
     results = verify("lemma-3", "lemma-4", "kernel-output", data=CALL, attention=scaled_dot_product_attention)
     assert [result.verdict for result in results] == [Verdict.NOT_APPLICABLE] * 2 + [Verdict.UPHELD]
     assert "the data are a call of an attention kernel" in results["lemma-3"].reason

@@ -126,8 +126,8 @@ def test_a_kernel_that_cannot_take_the_call_unchanged_is_not_judged(
 def test_the_wrong_number_of_a_kernel_in_its_own_process_is_reported(
     save: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The call is too large for an emitted test, so its tensors are not sent to the process that writes tests and would
-    end.
+    """Sending this call, which is too large for an emitted test, to the process that writes tests would end that
+    process.
     """
     save(**tensors("float32", is_causal=True))
     assert verified("kernels.py:next_key_seen", "kernel-output", "--jobs", "1") == 1

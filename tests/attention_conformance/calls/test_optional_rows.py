@@ -73,7 +73,7 @@ def textbook(call: AttentionCall) -> dict[str, Any]:
 
 @pytest.mark.parametrize("parts", [0, 3])
 @pytest.mark.parametrize("name", CALLS)
-def test_rows_with_options_agree_with_autograd(name: str, parts: int) -> None:
+def test_results_of_calls_with_options_agree_with_autograd(name: str, parts: int) -> None:
     rows = FurtherRows(CALLS[name], FORMATS["float64"], Alignment.BOTTOM_RIGHT, parts=parts)
     outcome = textbook(CALLS[name])
     assert set(outcome) <= set(RESULTS)

@@ -1,4 +1,6 @@
-"""Faulty kernels that were written without knowledge of this suite; its calls missed them at first."""
+"""Faulty kernels that were written without knowledge of this suite, and whose faults the suite's calls
+missed at first.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ _of_heads_in_place_of_entries(lambda x: x.shape[0] == 1 < x.shape[1] and x.dtype
 
 @sdpa
 def values_in_steps_of_their_width(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """For one query, match blocks of E keys with blocks of M values, where E and M are their widths (ik_llama.cpp PR
+    """For one query, match blocks of E keys with blocks of M values, by their numbers of columns (ik_llama.cpp PR
     #2031).
     """
     E, M, T = q.shape[-1], v.shape[-1], k.shape[2]

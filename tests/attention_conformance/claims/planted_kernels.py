@@ -66,7 +66,7 @@ class ScaledByTheLargestValue(Tiled):
 
 
 class LeftOver(Tiled):
-    """A kernel that adds to dQ the dQ that it returned for the last equal tensors."""
+    """A kernel that adds to dQ the dQ that it returned in its last call with equal tensors."""
 
     buffers: ClassVar[dict[bytes, Tensor]] = {}
 

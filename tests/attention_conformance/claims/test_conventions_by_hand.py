@@ -70,8 +70,8 @@ def test_rows_without_visible_keys_may_be_zeros_or_nan(held: float, named: str) 
 
 
 def with_means(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
-    """Return attention with the smallest finite number as hidden logits: rows without visible keys are means of the
-    values.
+    """Return attention with the most negative finite number as hidden logits: rows without visible keys are means of
+    the values.
     """
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = factor * query @ key.mT
@@ -81,8 +81,8 @@ def with_means(query: X, key: X, value: X, attn_mask: X | None = None, scale: fl
 
 
 def with_means_of_added(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
-    """Return attention that adds half the smallest finite number to hidden logits, so that rows without visible keys
-    have dQ.
+    """Return attention that adds half the most negative finite number to hidden logits: rows without visible keys are
+    means of the values, with a gradient.
     """
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = factor * query @ key.mT
@@ -119,7 +119,9 @@ def test_half_a_gradient_of_rows_without_visible_keys_is_falsified() -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("added", "named"), [(False, NAN_ALONE), (True, NAN)])
 def test_the_plain_formula_is_upheld_with_nan_in_rows_without_visible_keys(added: bool, named: str, dtype: str) -> None:
-    """In large calls only some rows are compared. The report says whether the gradient is NaN, too."""
+    """Calls may be large, with only some rows compared. The report says whether the gradients of such rows are NaN,
+    too.
+    """
 
     def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
         return formula(query, key, value, attn_mask, scale, added=added)
@@ -129,7 +131,7 @@ def test_the_plain_formula_is_upheld_with_nan_in_rows_without_visible_keys(added
     assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
     branches = {name for claim in results[0].claims if claim.name == EMPTY for name, _ in claim.branches}
     assert named in branches
-    assert branches <= {NAN, NAN_ALONE}  # in a call without gradients, dQ counts as NaN
+    assert branches <= {NAN, NAN_ALONE}  # without gradients, dQ counts as NaN
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.0, Verdict.UPHELD), (1e-9, Verdict.FALSIFIED)])
@@ -208,8 +210,8 @@ def test_a_missing_gradient_is_accepted_only_where_zero_is_right(keys: int) -> N
 
 @pytest.mark.parametrize(("scale", "less", "stored"), [(1.0, 1, True), (0.25, 1, True), (1.0, 256, False)])
 def test_a_call_counts_as_exact_unless_float16_rounds_a_weight(scale: float, less: int, stored: bool) -> None:
-    """With queries divided by 256 a second weight is not 0, and float16 rounds it; a scale of 1/4 still separates the
-    logits.
+    """Queries divided by 256 bring the logits so close together that float16 rounds a weight; a scale of
+    1/4 does not.
     """
     call = ranks(Sizes(B=1, H=1, G=1, L=5, T=129, E=63, M=63), seed=0)
     call = call.replace(scale=scale, query=call.query / less)
@@ -259,7 +261,7 @@ def test_rows_with_hidden_keys_may_be_nan_if_a_causal_call_has_a_scale_of_at_mos
 
 
 def test_causal_calls_with_a_scale_of_at_most_zero_are_planned() -> None:
-    """These calls are planned before those with sizes of models, so that the numbers of the latter stay the same."""
+    """These calls precede the planned calls with sizes of models, so that the numbers of the latter stay the same."""
     of_all = fixed_plans(frozenset({"scale", "causal"}), 0)
     plans = [plan for plan in of_all if plan["scale"] in ("zero", "negative") and plan["causal"] == "causal"]
     assert [plan["scale"] for plan in plans] == ["zero"] * 2 + ["negative"] * 2

@@ -84,14 +84,14 @@ def test_right_kernels_are_upheld(right: Kernel, dtype: str) -> None:
 
 
 @each_right_kernel
-def test_a_kernel_declares_its_further_capabilities(right: Kernel) -> None:
+def test_special_capabilities_of_a_kernel_are_recognised(right: Kernel) -> None:
     kernel = probed(right, "float64")
     assert {*OWN[right.__name__]} <= kernel.declares
     assert kernel.interface.name == INTERFACES.get(right.__name__, kernel.interface.name)
 
 
 @pytest.mark.parametrize("fault", FURTHER_FAULTS, ids=lambda fault: fault.name)
-def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> None:
+def test_each_fault_falsifies_the_capability_that_the_gallery_names(fault: FurtherFault) -> None:
     id = f"kernel-{fault.capability}"
     (result,) = verify_kernel(probed(fault.kernel, "float64", fault.right), statements=[id], examples=20)
     assert result.verdict is Verdict.FALSIFIED, result.reason
@@ -156,10 +156,8 @@ def test_merging_two_parts_without_visible_keys_gives_zero_and_minus_infinity(ke
     assert result.verdict is verdict
 
 
-def test_a_detached_log_sum_exp_declares_no_gradient() -> None:
-    """A kernel may detach its log-sum-exp from autograd, as flash-attention's maintainers propose; then no gradient is
-    tested.
-    """
+def test_a_log_sum_exp_detached_from_autograd_is_not_tested_for_a_gradient() -> None:
+    """flash-attention's maintainers propose to detach the log-sum-exp, so a kernel that does so is right."""
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, return_lse: bool = False) -> Any:
         out, lse = right_rows(q, k, v, return_lse=True)
@@ -170,7 +168,7 @@ def test_a_detached_log_sum_exp_declares_no_gradient() -> None:
 
 @pytest.mark.parametrize("right", [right_varlen, right_kvcache, right_merge_state, right_combine])
 def test_batch_entries_and_parts_without_keys_are_tested(right: Kernel) -> None:
-    """Such calls are compared, not counted as refused by the kernel."""
+    """Results of such calls are compared; the kernel does not refuse the calls."""
     under_test = kernel_of(right, "float64").as_implementation()
     call = tensors(Sizes(B=3, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
     lengths = np.array([[3, 0], [3, 5], [0, 2]])
@@ -181,8 +179,8 @@ def test_batch_entries_and_parts_without_keys_are_tested(right: Kernel) -> None:
 
 
 def test_masks_are_only_as_long_as_the_keys_if_a_kernel_refuses_longer_ones() -> None:
-    """Eager functions of today's transformers refuse masks longer than the keys; the report says so if a kernel accepts
-    them.
+    """Eager functions of current transformers refuse masks longer than the keys. If a kernel accepts them, the report
+    says that only the first columns count.
     """
 
     def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float) -> Any:

@@ -32,7 +32,7 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("fault", TILED_FAULTS, ids=lambda fault: fault.name)
-def test_each_fault_breaks_the_capability_that_it_names(
+def test_each_fault_falsifies_the_capability_that_the_gallery_names(
     fault: TiledFault, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if examples < PAIRS:  # no calls with 65,537 keys, which take twenty seconds

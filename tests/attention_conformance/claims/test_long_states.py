@@ -91,7 +91,7 @@ def test_a_fault_in_one_of_a_thousand_calls_is_caught(name: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"visible": np.zeros((4, 5), dtype=bool)}])
-def test_another_order_of_sums_in_each_call_is_upheld(options: dict[str, object]) -> None:
+def test_a_kernel_that_adds_keys_in_another_order_in_each_call_is_upheld(options: dict[str, object]) -> None:
     kernel = kernel_of(forgetful_kernels.other_order if not options else SDPA, deep=True)
     claims = list(examine(small_call(State.MANY, **options), kernel.as_implementation()))
     assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}

@@ -36,7 +36,7 @@ EXAMPLES = {"float64": 5, "float32": 3, "bfloat16": 3, "float16": 3}
 
 @pytest.mark.parametrize("dtype", [pytest.param("float64", marks=pytest.mark.compiler), *list(EXAMPLES)[1:]])
 @pytest.mark.parametrize("kernel", NOT_DECLARED, ids=lambda kernel: kernel.__name__)
-def test_what_a_right_kernel_declares_is_upheld(kernel: Callable[..., Any], dtype: str) -> None:
+def test_each_capability_of_a_right_kernel_is_upheld(kernel: Callable[..., Any], dtype: str) -> None:
     results = verify_kernel(kernel, statements=list(capabilities()), examples=EXAMPLES[dtype], dtype=dtype)
     verdicts = {result.id: result.verdict for result in results}
     others = NOT_DECLARED[kernel] | COARSER | (set() if dtype == "float64" else {"kernel-compiled"})

@@ -35,8 +35,8 @@ def formula(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Return attention that takes a mask together with causality; the kernels of ``combined_faults`` are this one with
-    faults.
+    """Return attention that takes a mask together with causality; each kernel of ``combined_faults`` is this kernel
+    with a fault.
     """
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     return right_sdpa(query, key, value, attn_mask, is_causal, chosen, dropout_p)
@@ -53,8 +53,8 @@ def bottom_right(
     softcap: float = 0.0,
     return_lse: bool = False,
 ) -> Any:
-    """Return attention whose last row is aligned with the last key. A window without limit on a side has None there,
-    not −1, as in the newest flash-attention.
+    """Return attention whose last row is aligned with the last key. As in the newest flash-attention, None, and not −1,
+    stands for a side of the window without limit.
     """
     left, right = (-1 if side is None else side if side >= 0 else 10**9 for side in window_size)
     if any(side is not None and side < 0 for side in window_size):
@@ -170,8 +170,8 @@ def mean_where_nothing_is_seen(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Return attention that gives equal weights, to which dropout applies, too, to the keys of a row without visible
-    keys.
+    """Return attention in which a row without visible keys gives equal weights to all keys; dropout applies to these
+    weights, too.
     """
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     wide = torch.promote_types(query.dtype, torch.float32)

@@ -23,7 +23,7 @@ def window_of_no_effect(
     scale: float | None = None,
     sliding_window: int | None = None,
 ) -> Tensor:
-    """Accept a window, under a parameter name that no library uses, and ignore it."""
+    """Accept ``sliding_window``, a parameter that the suite does not know with this signature, and ignore it."""
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale
     )
@@ -47,8 +47,8 @@ def window_of_an_effect(
 
 
 class FactorsUpToTwo(Factors):
-    """A kernel that clips the factors of 8-bit tensors at 2. No drawn factor is larger, so only a call with doubled
-    factors shows it.
+    """A kernel that clips the dequantisation factors of 8-bit tensors at 2. Only doubled factors exceed 2, so only a
+    call with doubled factors shows the fault.
     """
 
     def factor(self, name: str, descale: Tensor | None, heads: int) -> Tensor | float:

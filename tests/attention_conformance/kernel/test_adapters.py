@@ -81,7 +81,7 @@ def test_a_numpy_kernel_is_refused_in_bfloat16() -> None:
         kernel_named("numpy:examples.other_libraries:in_numpy", "bfloat16")
 
 
-def test_an_adapted_kernel_is_pickled_by_name() -> None:
+def test_a_numpy_kernel_is_pickled_by_its_name() -> None:
     kernel = kernel_named("numpy:examples.other_libraries:in_numpy")
     query = torch.ones(1, 1, 1, 2)
     again = pickle.loads(pickle.dumps(kernel))

@@ -1,4 +1,4 @@
-"""How tensors are prepared for a kernel and how its results are used, on small calls written by hand."""
+"""How tensors are prepared for a kernel and how the kernel's results are used, on small calls written by hand."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_a_call_that_falsifies_several_capabilities_is_printed_once() -> None:
 
 @pytest.mark.parametrize("head", range(5))
 def test_a_call_is_shrunk_to_the_only_head_that_fails(head: int) -> None:
-    """Only the head whose first query has the number 77 fails, and shrinking the call keeps this head."""
+    """Only the head whose first query has the number 77 fails, and the shrunk call contains only this head."""
     whole = call(H=5)
     query = whole.query.copy()
     query[0, head, 0, 0] = 77.0
@@ -123,7 +123,7 @@ def test_an_ignored_mask_falsifies_masks_but_not_repeated_calls() -> None:
     assert [item.verdict for item in masks_and_states] == [Verdict.FALSIFIED, Verdict.FALSIFIED, Verdict.UPHELD]
 
 
-def test_a_fault_of_two_options_is_reported_for_their_combination() -> None:
+def test_a_fault_that_needs_two_options_is_reported_for_their_combination() -> None:
     combinations = failing_combinations(results().values())
     assert combinations == [["causal", "boolean-mask"], ["causal-rectangle", "additive-mask"]]
     for combination in combinations:

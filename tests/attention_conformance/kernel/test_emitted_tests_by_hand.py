@@ -105,7 +105,9 @@ def test_a_kernel_that_cannot_be_imported_gets_a_reason_instead_of_a_test() -> N
 
 
 @pytest.mark.parametrize(("words", "lines"), [(3, 1), (40, 3)])
-def test_the_diagnosis_becomes_the_docstring(words: int, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_diagnosis_becomes_the_docstring_of_the_written_test(
+    words: int, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line = " ".join(f"word{k}" for k in range(words))
     text = text_of_test(trace_of("plain", call(), entry(OUTPUT, 1.0, [1e-9])), line, monkeypatch)
     _, doc, *_ = text.split('"""')
@@ -189,7 +191,7 @@ def test_a_value_used_twice_gets_its_own_line() -> None:
     assert recorded_lines(written_to, x=Y) == ["x0 = torch.zeros_like(x)", "kernel(x, x0)", "return dict(output=x0[0])"]
 
 
-def test_functions_of_positions_are_written_out() -> None:
+def test_score_mod_and_mask_mod_are_written_out_as_functions() -> None:
     def make(kernel: Any, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         whole = seen.expand(3, 2, 2)
 
@@ -240,8 +242,8 @@ def test_a_tensor_with_strides_has_nan_around_its_numbers() -> None:
 
 
 def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
-    """The allowed error is one number, the largest of all entries, if the difference exceeds it; otherwise a number for
-    each entry. Only the first check in a test has a comment that explains the allowed error.
+    """The allowed error is one number, the largest of all entries, if the difference exceeds this number; otherwise one
+    number for each entry. Only the first check in a test has a comment that explains the allowed error.
     """
     first, other = entry(OUTPUT, 1e-3, [1.23456e-9] * 2), entry(GRADIENTS[0], 1e-3, [1.23456e-9, 2.5e-9])
     both = trace_of("plain", call(), first, other)

@@ -73,7 +73,7 @@ def test_a_requested_format_is_the_only_one_tested() -> None:
     assert "--dtype auto" in results[0].reason
 
 
-def test_the_report_names_formats_and_operators_of_pytorch() -> None:
+def test_the_report_names_number_formats_and_the_pytorch_operators_called() -> None:
     kernel = kernel_of(SDPA)
     assert "every pair of options in float32, bfloat16, float16" in headline(kernel)
     assert "scaled_dot_product_attention: this tests PyTorch's code" in headline(kernel)
@@ -83,9 +83,7 @@ def test_the_report_names_formats_and_operators_of_pytorch() -> None:
 
 
 def test_every_pair_of_options_is_tried_even_if_this_takes_more_calls_than_requested() -> None:
-    """More than 25 calls are needed for every pair of options; another process makes them all, and its result is
-    accepted.
-    """
+    """The run requests 25 examples, but every pair of options takes more calls; another process makes them all."""
     assert Unit("kernel-output", 25, 0, urgency=1).total is None
     assert Unit("lemma-3", 25, 0).total == 25
     under_test = KernelSource("examples.kernels:handwritten", "float64")

@@ -47,8 +47,8 @@ from theorems.core.claim import Verdict
 from theorems.run.registry.lookup import statement_named
 
 CALLS = 26
-"""Number of calls for each kernel, one of every :data:`STEP` of those in which every pair of options occurs; none is
-long.
+"""Number of calls for each kernel. Every :data:`STEP`-th of the calls in which all pairs of options occur is made,
+shortened if it is long.
 """
 STEP = 6
 
@@ -59,7 +59,7 @@ def falsified(kernel: Kernel, calls: int = CALLS, *, step: int = STEP, optional:
     Args:
         kernel: the kernel.
         calls: the number of calls.
-        step: one of every ``step`` planned calls is made.
+        step: every ``step``-th of the planned calls is made.
         optional: whether planned calls without any option are skipped, for a kernel that has options.
 
     Raises:
@@ -88,7 +88,7 @@ def test_a_right_kernel_is_neither_refused_nor_misread_nor_falsified(signature: 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("signature", (SIGNATURES | READ).values(), ids=list(SIGNATURES | READ))
-def test_a_right_kernel_is_upheld_on_a_whole_cover(signature: Signature) -> None:
+def test_a_right_kernel_is_upheld_on_calls_with_every_pair_of_options(signature: Signature) -> None:
     kernel = kernel_of(signature.make(attend))
     assert not list(falsified(kernel, size_of_array(kernel.declares, 0, 2), step=1))
 
@@ -109,7 +109,7 @@ def test_each_interface_has_a_signature_that_is_recognised() -> None:
 
 
 def test_three_tensors_and_an_optional_scale_are_taken_for_pytorch_s_signature() -> None:
-    """So a wrong default scale is falsified; with the interface ``plain`` the scale would not be tested."""
+    """With PyTorch's signature the default scale is tested, too."""
 
     def right(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale)
@@ -171,7 +171,7 @@ def test_if_no_interface_fits_an_adapter_is_printed_that_works_once_filled_in(
     assert not list(falsified(kernel))
 
 
-def test_a_file_name_is_accepted_as_a_source(tmp_path: Path) -> None:
+def test_a_kernel_may_be_named_by_its_file(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text("def kernel(q, k, v):\n    return (q @ k.mT).softmax(-1) @ v\n")
     assert kernel_named(f"{file}:kernel").interface.name == "plain"

@@ -84,7 +84,9 @@ def test_weights_risk_and_gradient_agree_with_the_reference(kernel: Any, batch: 
     np.testing.assert_allclose(under_test[softmax_weights](keys, p), reference.softmax_weights(keys, p), rtol=1e-12)
 
 
-def test_stacked_problems_and_blocks_give_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacked_problems_computed_whole_or_in_blocks_have_the_gradients_of_single_problems(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(2)
     keys, scores, p = rng.normal(size=(5, 2, 4, 3)), rng.normal(size=(5, 2, 4)), rng.normal(size=(5, 3))
     under_test, loss = kernel_of(kernels.handwritten).as_implementation(), LOSSES["logistic"]
@@ -154,8 +156,8 @@ def used_of(found: Bounded, truth: Any) -> float:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rounding_far_above_a_tiny_gradient_is_no_violation(dtype: str) -> None:
-    """Two keys are equal and the weight of the third is e^−hundreds, so that ∇L is as small; a kernel's rounding gives
-    1e-17.
+    """Two keys are equal and the weight of the third is e^−hundreds, so that ∇L is as small; a kernel's rounding error
+    is 1e-17.
     """
     problems = [
         Problem(np.array([[[-1.0], [-1.0], [0.0]]]), np.array([[-2.0, -3.0, 0.0]])),
@@ -184,7 +186,7 @@ def test_rounding_bounds_hold_if_the_slope_of_the_loss_is_beyond_float32(score: 
     assert check(statement_named("lemma-1"), Case(problem), wrong).verdict is Verdict.FALSIFIED
 
 
-def test_an_infinite_tolerance_does_not_hide_a_violation() -> None:
+def test_an_infinite_tolerance_at_one_point_does_not_hide_a_violation_at_another() -> None:
     left, right, rounding = [-np.inf, 0.0], [0.0, 1.0], [np.inf, 0.0]
     claim = at_least("hidden", Form.EFFECTIVE, left, right, rounding=rounding, why="rounding")
     assert claim.verdict is Verdict.FALSIFIED
@@ -249,7 +251,7 @@ def test_an_interface_is_recognised_by_its_parameters() -> None:
         kernel_of(sdpa, interface="torch")
 
 
-def test_the_scale_is_one_in_statements_of_the_papers() -> None:
+def test_in_statements_of_the_papers_a_kernel_gets_the_scale_one() -> None:
     sdpa = torch.nn.functional.scaled_dot_product_attention
     for kernel in (sdpa, tiled, lambda query, keys, values, *, scale=None: sdpa(query, keys, values, scale=scale)):
         assert "scale" in kernel_of(kernel).declares
@@ -358,7 +360,7 @@ def test_a_kernel_that_raises_only_in_some_calls_is_inconclusive() -> None:
 # ---- which statements are about a kernel -----------------------------------------------------------------
 
 
-def test_every_statement_calls_a_kernel_or_gives_a_reason() -> None:
+def test_every_statement_says_whether_and_why_it_calls_a_kernel() -> None:
     uses = [statement.kernel for statement in statements().values()]
     assert all(use is not None and use.says for use in uses)
     assert len({use.turn for use in uses if use and use.called}) == len(TOUCHING)

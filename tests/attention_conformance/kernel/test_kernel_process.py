@@ -58,7 +58,7 @@ def verdicts(kernel: Kernel, call: AttentionCall) -> set[Verdict]:
 @pytest.mark.parametrize(
     "state", [State.ONCE, State.REPLAYED, State.INTERLEAVED, pytest.param(State.COMPILED, marks=pytest.mark.compiler)]
 )
-def test_a_right_kernel_is_upheld_with_its_gradients(state: State) -> None:
+def test_a_right_kernel_in_its_own_process_is_upheld_with_its_gradients(state: State) -> None:
     with elsewhere(f"{FILE}:right") as kernel:
         claims = list(examine(plain_call(state, T=8), kernel.as_implementation()))
     assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}

@@ -30,8 +30,8 @@ PLANTED = planted_kernels.__name__
 FAULTS = ("sum_not_corrected", "lse_scaled_twice", "output_strides")
 """Names of faults in the gallery, each of another interface or option."""
 RUN_HERE = {(row.wrong, row.dtype) for row in ROWS}
-"""Kernels, with a number format, whose emitted tests test_emitted_tests runs on the wrong and on a right kernel, and
-whose imports it checks.
+"""Wrong kernels, each with a number format, whose emitted tests are already run by test_emitted_tests, which also
+checks the imports of these tests.
 """
 REPAIRED = """
 import torch

@@ -44,7 +44,7 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
         ("nanoGPT", "tensors are (B, H, L, E); every call is causal"),
     ],
 )
-def test_a_probed_signature_is_described(name: str, message: str) -> None:
+def test_the_report_describes_what_small_calls_found_out(name: str, message: str) -> None:
     assert f"found out by small calls: {message}" in headline(kernel_of(READ[name].make(attend)))
 
 

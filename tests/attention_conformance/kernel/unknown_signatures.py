@@ -239,8 +239,8 @@ def true_hides(core: Core) -> Kernel:
 
 
 def zero_hides(core: Core) -> Kernel:
-    """Return a kernel whose mask hides keys where it is 0; MLX has the same parameters, but there the mask may be the
-    word "causal".
+    """Return a kernel whose mask hides keys where it is 0. The parameters are those of MLX, where the mask may also be
+    the word "causal".
     """
 
     def attention(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, scale: float | None = None) -> Tensor:
@@ -325,9 +325,7 @@ def log_sum_exp_first(core: Core) -> Kernel:
 
 
 def log_sum_exp_of_lengths(core: Core) -> Kernel:
-    """Return a kernel whose log-sum-exp is (B, L, H), even if L = H, where the shape does not tell it
-    from (B, H, L).
-    """
+    """Return a kernel whose log-sum-exp is (B, L, H) instead of (B, H, L), which its shape does not show if L = H."""
 
     def attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, return_lse: bool = False) -> Any:
         output, lse = core(*swap(q, k, v), scale=scale)
