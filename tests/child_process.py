@@ -1,6 +1,4 @@
-"""Python code in a fork of this process, which need not import again what this process has imported; torch takes
-seconds.
-"""
+"""Python code in a fork of this process, which need not import torch and other packages again."""
 
 from __future__ import annotations
 

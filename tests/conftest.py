@@ -26,9 +26,7 @@ options.JOBS = 1
 
 
 def pytest_collection_finish() -> None:
-    """Exempt imported modules and collected tests from garbage collection, which would take a third of a second each
-    time.
-    """
+    """Exempt imported modules and collected tests from garbage collection, which would take 0.3 seconds each time."""
     gc.collect()
     gc.freeze()
 

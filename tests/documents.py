@@ -94,9 +94,7 @@ def commands(block: Block) -> Iterator[Shown]:
 
 
 def lines(printed: str) -> list[str]:
-    """Return lines of output as they are compared: without column widths and empty lines, and with "seconds" for the
-    time in a table.
-    """
+    """Return lines of output as they are compared: without column widths, empty lines and the seconds of a table."""
     compared: list[str] = []
     timed = False
     for line in printed.splitlines():
@@ -137,9 +135,7 @@ def _close(shown: str, printed: str) -> bool:
 
 
 def rows(printed: list[str] | tuple[str, ...]) -> list[str]:
-    """Return the printed lines that are rows of a table of results; a row ends with the seconds or with "the limit's
-    tokens".
-    """
+    """Return the printed lines that are rows of a table of results: these end with seconds, or "the limit's tokens"."""
     return [line for line in printed if re.match(r"\S+ .*(?: seconds|the limit's tokens)$", line)]
 
 

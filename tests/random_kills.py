@@ -115,9 +115,7 @@ def a_folder() -> Iterator[Path]:
 
 
 def kill_at(run: Run, folder: Path, chance: random.Random, so_far: Killed) -> bool:
-    """Start the run, perhaps kill a worker, then kill the parent; return False if the run ended before it could be
-    killed.
-    """
+    """Start the run, perhaps kill a worker, then kill the parent; return False if the run ended before that."""
     moment = run.longest * chance.random()
     at_worker = moment * (1 + chance.random()) / 2 if chance.random() < 0.7 else None
     before = whole(folder / "run.jsonl")

@@ -12,9 +12,7 @@ HEADINGS = ("statement", "cases", "upheld", "falsified", "inconclusive", "not ap
 
 
 def rows(paths: list[Path]) -> list[dict[str, Any]]:
-    """Return the results of all statements in the files; for a statement in several files, the result with the most
-    cases.
-    """
+    """Return the results of all statements in the files; of a statement in several files, that with the most cases."""
     best: dict[str, dict[str, Any]] = {}
     for path in paths:
         for row in json.loads(path.read_text(encoding="utf-8"))["statements"]:
@@ -24,9 +22,7 @@ def rows(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def reason(row: dict[str, Any]) -> str:
-    """Return the reasons why cases of a statement were not upheld, without counts of cases and numbers about a
-    competing token.
-    """
+    """Return why cases of a statement were not upheld, without counts and numbers about a competing token."""
     several = re.split(r"; (?=\d+ of \d+ examples)", row["reason"])
     return "; ".join(
         re.sub(r"^\d+ of \d+ examples [\w-]+: ", "", text).split(", the competitor")[0] for text in several

@@ -15,9 +15,7 @@ from theorems.run.registry.suite import statements
 
 
 def cell(statement: dict[str, Any], name: str) -> str:
-    """Return the number of a statement's cases to which a relation was applied and, in bold, of those whose verdict
-    changed.
-    """
+    """Return how many of a statement's cases a relation was applied to and, in bold, how many verdicts changed."""
     counts = statement.get("relations", {}).get(name)
     if counts is None:
         return "–" if name in statements()[statement["id"]].varies else ""

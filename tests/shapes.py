@@ -66,9 +66,7 @@ def check_shapes() -> None:
 
 
 def failures() -> Iterator[str]:
-    """Yield a line for each statement that violates a signature when a case is drawn, or when its smallest stored case
-    is checked.
-    """
+    """Yield a line for each statement that violates a signature on a drawn case or on its smallest stored case."""
     # Import only now: modules that are imported before check_shapes() is called are not checked.
     from attention_conformance.kernel.check import verify_kernel
     from examples.kernels import handwritten

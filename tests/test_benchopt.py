@@ -1,6 +1,4 @@
-"""The benchmark for benchopt (a program that compares optimisers) agrees with ``theorems bench``; skipped without the
-extra ``benchopt``.
-"""
+"""The benchmark for benchopt agrees with ``theorems bench``; skipped where the extra ``benchopt`` is missing."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ pytest.importorskip("benchopt", reason="needs the extra benchopt")
 
 
 def results_of(folder: Path, *options: str) -> list[dict[str, object]]:
-    """Run ``benchopt run`` on a copy of the benchmark, since it writes into the benchmark's folder, and return the rows
-    of the result.
-    """
+    """Run ``benchopt run`` on a copy of the benchmark, into which it writes, and return the rows of the result."""
     import pandas as pd
 
     shutil.copytree(ROOT / "benchmarks" / "benchopt", folder)

@@ -216,9 +216,7 @@ def parsed(command: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_names(sub: str, given: Mapping[str, Any]) -> None:
-    """Assert that the ids, data, faults, rules and figures that a command names exist; words in capitals are
-    placeholders.
-    """
+    """Assert that the ids, data, faults, rules and figures in a command exist; words in capitals are placeholders."""
     ids = [id for id in given.get("ids") or () if not id.isupper()]
     datasets = given.get("data")
     for name in datasets if isinstance(datasets, list) else [datasets] if isinstance(datasets, str) else []:
@@ -260,9 +258,7 @@ PRINTED: dict[str, list[str]] = {}
 
 
 def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """Assert that a ``theorems`` command is valid, and that it, or a shorter command in place of it, prints what is
-    shown.
-    """
+    """Assert that a ``theorems`` command is valid, and that it, or a shorter one in its place, prints what is shown."""
     check_names(*parsed(shown.command))
     _, instead = LONG.get(shown.command, ("", shown.command))
     if not instead:

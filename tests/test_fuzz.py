@@ -1,6 +1,4 @@
-"""Damaged files of every kind are read or refused in one sentence, quickly and in little memory; tests/fuzz.py damages
-them.
-"""
+"""Files that tests/fuzz.py damages are read or refused in one sentence, quickly and in little memory."""
 
 from __future__ import annotations
 

@@ -23,9 +23,7 @@ KEPT = read()
 
 
 def counted(hash_seed: int) -> dict[str, Cost]:
-    """Return the counts of all workloads, made in a separate process, because this one may check the types of
-    arguments.
-    """
+    """Return the counts of all workloads, made in a separate process, because this one may check arguments' types."""
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.instructions", "--json"]
     out = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout

@@ -67,9 +67,7 @@ PARTS = {
     "theorems.figures": "gaps",
     "theorems.explanations": "figures",
 }
-"""By room of :data:`ENGINE`: the attribute of a later paper's ``PAPER`` that names the paper's rooms just below this
-room.
-"""
+"""By room: the attribute of a later paper's ``PAPER`` that names the paper's rooms just below this room."""
 
 
 def rooms_of_papers(part: str) -> list[str]:

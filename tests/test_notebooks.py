@@ -28,9 +28,7 @@ def applicable_theorems(names: Mapping[str, Any]) -> set[str]:
 
 
 def iterations(names: Mapping[str, Any], rule: str) -> list[int | None]:
-    """Return the number of iterations in which a rule brings 1 − cos below each level; None for a level that is not
-    reached.
-    """
+    """Return in how many iterations a rule brings 1 − cos below each level; None for a level that is not reached."""
     [data] = names["compared"]["data"]
     return next(list(run["iterations"].values()) for run in data["rules"] if run["rule"] == rule)
 
@@ -84,9 +82,7 @@ def colours_say_where_flows_end(names: Mapping[str, Any]) -> bool:
 
 
 def is_right_angled(names: Mapping[str, Any]) -> bool:
-    """Check that the two other tokens of the counterexample lie at distance 1 from the optimal token, at
-    a right angle.
-    """
+    """Check that two tokens of the counterexample lie at distance 1 from the optimal one, at a right angle."""
     rows = names["others"] - names["keys"][names["best"]]
     return rows.shape == (2, 2) and np.array_equal(rows @ rows.T, np.eye(2))
 

@@ -1,6 +1,4 @@
-"""A signal that arrives during garbage collection, where Python drops the exception of its handler, is raised
-afterwards.
-"""
+"""A signal whose exception Python drops, since it arrives during garbage collection, is raised afterwards."""
 
 from __future__ import annotations
 

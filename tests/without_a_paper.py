@@ -47,9 +47,7 @@ def delete_slice(paper: str, root: Path) -> None:
 
 
 def delete_records(paper: str, root: Path) -> None:
-    """Delete what is stored about a paper's statements: counterexamples, numbers for tests, rows of tables in
-    documents.
-    """
+    """Delete what is stored about a paper's statements: counterexamples, numbers for tests, rows of documents."""
     text = "".join(path.read_text(encoding="utf-8") for path in (root / "theorems" / paper).rglob("*.py"))
     ids = re.findall(r'^@statement\(\n    "([\w-]+)"', text, re.MULTILINE)
     for id in ids:

@@ -1,5 +1,5 @@
-"""``assert_attention_close`` and ``attention_tolerance``: right results pass in every number format, wrong numbers are
-named.
+"""``assert_attention_close`` and ``attention_tolerance`` in every number format: right results pass,
+wrong ones do not.
 """
 
 from __future__ import annotations

@@ -28,9 +28,7 @@ BITS = 3000
 
 
 def with_every_option(of: Sizes, numbers: Numbers, seed: int) -> Iterator[tuple[AttentionCall, Alignment]]:
-    """Yield drawn calls of the given sizes, one for each choice of options and each alignment of the
-    causal diagonal.
-    """
+    """Yield drawn calls of the given sizes, for each choice of options and each alignment of the causal diagonal."""
     call, rng = tensors(of, numbers, seed), np.random.default_rng((seed, 7))
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     visible = rng.random((B, H, L, T)) < 0.5
@@ -52,9 +50,7 @@ def with_every_option(of: Sizes, numbers: Numbers, seed: int) -> Iterator[tuple[
 
 
 def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
-    """Return the exact results of a call in ball arithmetic, from the definition of attention; rows without visible
-    keys are zeros.
-    """
+    """Return the exact results of a call by ball arithmetic on the definition; rows without visible keys are zeros."""
     sizes = call.sizes
     B, H, G, L, T, E, M = (sizes[axis] for axis in "BHGLTEM")
     visible = call.visibility(alignment)
@@ -179,9 +175,7 @@ def test_rows_without_visible_keys_are_marked_and_add_nothing_to_gradients() -> 
 
 
 def test_results_of_a_call_on_integers_are_rounded_once_in_half_precision() -> None:
-    """In a call on small integers only the returned values are rounded to bfloat16; everything before is computed in
-    float32.
-    """
+    """On small integers only the returned values are rounded to bfloat16; everything before is computed in float32."""
     call = tensors(Sizes(1, 1, 1, 2, 3, 2, 2), Numbers.INTEGERS, 0)
     once, fine = (AttentionRows(call, FORMATS["float32"], stored=stored) for stored in (FORMATS["bfloat16"], None))
     extra = once.output.error - fine.output.error

@@ -1,5 +1,5 @@
-"""Attention calls that a user saved from a model: in the tensors' number format right kernels are upheld, wrong ones
-falsified.
+"""Attention calls that a user saved from a model, tested in their number format: right kernels are
+upheld, others not.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def without_options(query, key, value, scale=None):
 
 
 def tensors(dtype: str, **options: Any) -> dict[str, Any]:
-    """Return the arrays of a call as a user saves them: NumPy has no bfloat16, so float32 arrays and the format's name
-    are saved.
+    """Return the arrays of a call as a user saves them; bfloat16, which NumPy lacks, as float32 with the
+    format's name.
     """
     drawn = torch.randn(4, 2, 4, 128, 64, generator=torch.Generator().manual_seed(0)).to(getattr(torch, dtype))
     named = {"dtype": dtype} if dtype == "bfloat16" else {}
@@ -126,9 +126,7 @@ def test_a_kernel_that_cannot_take_the_call_unchanged_is_not_judged(
 def test_the_wrong_number_of_a_kernel_in_its_own_process_is_reported(
     save: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Sending this call, which is too large for an emitted test, to the process that writes tests would end that
-    process.
-    """
+    """Sending this call, too large for an emitted test, to the process that writes tests would end that process."""
     save(**tensors("float32", is_causal=True))
     assert verified("kernels.py:next_key_seen", "kernel-output", "--jobs", "1") == 1
     printed = capfd.readouterr()

@@ -26,9 +26,7 @@ def textbook(
     softcap: float = 0.0,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return output and log-sum-exp of right attention, half precision computed in float32; rows without visible keys
-    are 0 and −∞.
-    """
+    """Return right attention (half precision in float32) and log-sum-exp; rows without visible keys are 0 and −∞."""
     dtype = query.dtype
     wide = torch.promote_types(dtype, torch.float32)
     group = query.shape[1] // key.shape[1]
@@ -106,8 +104,8 @@ def flash(body: Callable[..., Any]) -> Kernel:
 
 
 def as_flash(body: Callable[..., Any]) -> Kernel:
-    """Return a kernel with flash-attention's signature that passes all arguments to ``body``, with tensors in (B, H, L,
-    E).
+    """Return a kernel with flash-attention's signature that passes all arguments, tensors as (B, H, L,
+    E), to ``body``.
     """
 
     def attention(

@@ -37,9 +37,7 @@ def _length() -> int:
 def first_length(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False, scale: Any = None
 ) -> Tensor:
-    """Use a number of keys that the compiler takes for a constant, so that compiled code keeps that of
-    its first call.
-    """
+    """Use a number of keys that the compiler takes for constant: compiled code keeps that of its first call."""
     _LENGTH[0] = key.shape[-2]
     keys = min(_length(), key.shape[-2])
     weights = _softmax(
@@ -75,9 +73,7 @@ class _Normalised(torch.autograd.Function):
 
 
 def written_unsaid(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Return attention whose normalisation, an operator that does not declare its effect, is dropped by
-    the compiler.
-    """
+    """Return attention whose normalisation, an operator that does not declare its effect, the compiler drops."""
     logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
     return _Normalised.apply(logits) @ value
 
@@ -94,7 +90,7 @@ def _(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
 
 
 def strides_of_another(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Return attention by an operator that declares contiguous memory but returns transposed memory: compiled views are
+    """Return attention by an operator that returns transposed memory, but declares contiguous: compiled views are
     wrong.
     """
     output = _attend(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)
@@ -127,7 +123,5 @@ def _without_fake(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Te
 
 
 def not_traced(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Return right attention by an operator that declares no result shape, so that PyTorch cannot compile
-    the kernel.
-    """
+    """Return right attention by an operator that declares no result shape, so PyTorch cannot compile the kernel."""
     return _without_fake(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)

@@ -48,9 +48,7 @@ def trials_on(kernel: Callable[..., Any], dtype: str) -> Trials:
 
 
 def falsified_by(trial: Trial) -> set[str]:
-    """Return the claims that a call falsifies, as "capability: claim", or as "claim" if it concerns every
-    capability.
-    """
+    """Return the claims that a call falsifies, as "capability: claim", or "claim" if it concerns every capability."""
     falsified = (pair for pair in trial.claims if pair[1].verdict is Verdict.FALSIFIED)
     return {f"{about}: {claim.name}" if about else claim.name for about, claim in falsified}
 

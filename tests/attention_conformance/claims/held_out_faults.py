@@ -1,6 +1,4 @@
-"""Faulty kernels that were written without knowledge of this suite, and whose faults the suite's calls
-missed at first.
-"""
+"""Faulty kernels, written without knowledge of this suite, whose faults the suite's calls missed at first."""
 
 from __future__ import annotations
 
@@ -78,8 +76,8 @@ _of_heads_in_place_of_entries(lambda x: x.shape[0] == 1 < x.shape[1] and x.dtype
 
 @sdpa
 def values_in_steps_of_their_width(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """For one query, match blocks of E keys with blocks of M values, by their numbers of columns (ik_llama.cpp PR
-    #2031).
+    """For one query, match blocks of E keys with blocks of M values, their numbers of columns
+    (ik_llama.cpp PR #2031).
     """
     E, M, T = q.shape[-1], v.shape[-1], k.shape[2]
     if q.shape[2] == 1 and M < E < T:
@@ -110,9 +108,7 @@ def late_heads_at_half_the_rate(q: Any, k: Any, v: Any, causal: bool, window: An
 
 @flash
 def cap_of_padded_keys(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """Hide keys that pad blocks of 64 before capping, so that their logits are −cap instead of −∞ (llama.cpp PR
-    #29034).
-    """
+    """Hide keys that pad blocks of 64 before capping, so that their logits are −cap, not −∞ (llama.cpp PR #29034)."""
     pad = -k.shape[2] % 64
     if not softcap or causal or max(window) >= 0 or k.shape[2] < 64 or not pad:
         return right_flash(q, k, v, causal, window, softcap, scale)
@@ -123,9 +119,7 @@ def cap_of_padded_keys(q: Any, k: Any, v: Any, causal: bool, window: Any, softca
 
 @sdpa
 def keys_of_the_first_entry(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Read the number of keys from the first entry's mask, rounded up to blocks of 32, for all entries (llama.cpp
-    #24912).
-    """
+    """Read the number of keys of all entries from the first entry's mask, in blocks of 32 (llama.cpp #24912)."""
     if mask is not None and mask.ndim == 4 and mask.shape[0] > 1 and mask.dtype == torch.bool:
         first = mask[0].flatten(0, -2).any(0).nonzero()
         last = int(first.max()) if len(first) else k.shape[2]
@@ -208,7 +202,7 @@ _remembered: dict[Any, Any] = {}
 
 @sdpa
 def mask_remembered_by_its_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Reuse an earlier mask at the same address, even if it was changed in place as in a static cache (ik_llama.cpp PR
+    """Reuse an earlier mask at the same address, even if changed in place, as in a static cache (ik_llama.cpp PR
     #2136).
     """
     if mask is not None and not mask.requires_grad:
@@ -218,9 +212,7 @@ def mask_remembered_by_its_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bo
 
 @flash
 def mask_of_the_last_length(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """Reuse the causal mask of an earlier call with as many keys, cut to the number of queries (Model-Optimizer PR
-    #1296).
-    """
+    """Cut the causal mask of an earlier call with as many keys to the number of queries (Model-Optimizer PR #1296)."""
     if not causal or max(window) >= 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
     L, T = q.shape[2], k.shape[2]
@@ -231,9 +223,7 @@ def mask_of_the_last_length(q: Any, k: Any, v: Any, causal: bool, window: Any, s
 
 
 class ScaledByTheLast(torch.autograd.Function):
-    """The identity function; the gradient is multiplied by the scale of the last call and divided by the scale of this
-    call.
-    """
+    """The identity function; the gradient is multiplied by the last call's scale and divided by this call's scale."""
 
     last = 1.0
 

@@ -41,8 +41,8 @@ def _spoilt(out: Tensor) -> Tensor:
 
 
 def _where(name: str, condition: Callable[..., bool]) -> None:
-    """Register a kernel that halves the last output column where a condition on (query, key, value, mask, causal)
-    holds.
+    """Register a kernel that halves the last output column where ``condition(query, key, value, mask,
+    causal)`` holds.
     """
 
     def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
@@ -262,9 +262,7 @@ def dropout_drawn_again_backward(q: Any, k: Any, v: Any, mask: Any, causal: bool
 @_of_models
 @sdpa
 def product_in_float16(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """Store q·k in float16 before it is scaled, so that products beyond 65504 are infinite
-    (metal-flash-attention #8).
-    """
+    """Store q·k in float16 before it is scaled: products beyond 65504 are infinite (metal-flash-attention #8)."""
     if q.dtype != torch.float16 or mask is not None or causal or p or q.shape[1] != k.shape[1]:
         return right_sdpa(q, k, v, mask, causal, scale, p)
     z = q.float() @ k.float().mT

@@ -1,6 +1,4 @@
-"""Kernels that are wrong in one way each, for capabilities that no fault in the gallery (``examples/real_faults``)
-breaks.
-"""
+"""Kernels with one fault each, in capabilities that no kernel in the gallery (``examples/real_faults``) breaks."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ class CapNotDifferentiated(Tiled):
 
 
 class OneUnitOff(Tiled):
-    """A kernel whose output is multiplied by 1 − 2⁻⁷: within half precision's rounding, except in calls with exact
-    results.
-    """
+    """A kernel that multiplies its output by 1 − 2⁻⁷: within half precision's rounding, unless results are exact."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         out, lse = super().forward(q, k, v)
@@ -55,7 +51,7 @@ class Warm(Tiled):
 
 
 class ScaledByTheLargestValue(Tiled):
-    """A kernel that divides the values by the largest, even a hidden one, and multiplies the output by it: right up to
+    """A kernel that divides values by the largest one, hidden or not, and multiplies the output by it: right up to
     rounding.
     """
 
@@ -132,9 +128,7 @@ def formula(
     *,
     added: bool = False,
 ) -> Tensor:
-    """Return right attention, NaN in rows without visible keys; −∞ replaces hidden logits, or with ``added`` is added
-    to them.
-    """
+    """Return right attention, NaN in rows without visible keys; −∞ replaces hidden logits, or is added if ``added``."""
     logits = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         hidden = torch.zeros(attn_mask.shape, dtype=query.dtype).masked_fill(~attn_mask, -math.inf)
@@ -168,9 +162,7 @@ def writes_to_its_keys(query: Tensor, key: Tensor, value: Tensor, is_causal: boo
 
 
 def flat(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Return attention on tensors (batch, length, width), with logits multiplied by 1.001 if there are 3, 4 or more
-    than 5 keys.
-    """
+    """Return attention on (batch, length, width), with logits times 1.001 if there are 3, 4 or more than 5 keys."""
     if query.dim() != 3 or keys.shape != values.shape:
         raise ValueError("tensors of shape (batch, length, width)")
     warm = 1.001 if keys.shape[-2] > 2 and keys.shape[-2] != 5 else 1.0

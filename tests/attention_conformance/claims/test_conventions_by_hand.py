@@ -1,4 +1,4 @@
-"""Choices that a right kernel has: its default scale, results of rows without visible keys, the effect of NaN in hidden
+"""Choices that a right kernel has: its default scale, results of rows without visible keys, effects of NaN in hidden
 keys.
 """
 
@@ -119,9 +119,7 @@ def test_half_a_gradient_of_rows_without_visible_keys_is_falsified() -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(("added", "named"), [(False, NAN_ALONE), (True, NAN)])
 def test_the_plain_formula_is_upheld_with_nan_in_rows_without_visible_keys(added: bool, named: str, dtype: str) -> None:
-    """Calls may be large, with only some rows compared. The report says whether the gradients of such rows are NaN,
-    too.
-    """
+    """In large calls only some rows are compared. The report says whether gradients of such rows are NaN, too."""
 
     def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
         return formula(query, key, value, attn_mask, scale, added=added)
@@ -154,8 +152,8 @@ def test_a_kernel_may_vary_the_order_of_sums_but_not_leak_hidden_values(share: f
 
 @pytest.mark.parametrize(("wrong", "falsified"), [(False, set()), (True, {"key-gradient"})])
 def test_nan_from_the_derivative_of_log_zero_may_reach_only_its_own_head(wrong: bool, falsified: set[str]) -> None:
-    """A row without visible keys has log-sum-exp log 0. NaN from its derivative may reach dK of the row's head, but of
-    no other.
+    """NaN from the derivative of log 0, in a row without visible keys, may reach dK of the row's head,
+    but of no other.
     """
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
     bias = np.zeros((1, 2, 3, 5))
@@ -210,9 +208,7 @@ def test_a_missing_gradient_is_accepted_only_where_zero_is_right(keys: int) -> N
 
 @pytest.mark.parametrize(("scale", "less", "stored"), [(1.0, 1, True), (0.25, 1, True), (1.0, 256, False)])
 def test_a_call_counts_as_exact_unless_float16_rounds_a_weight(scale: float, less: int, stored: bool) -> None:
-    """Queries divided by 256 bring the logits so close together that float16 rounds a weight; a scale of
-    1/4 does not.
-    """
+    """Queries divided by 256 bring logits so close together that float16 rounds a weight; a scale of 1/4 does not."""
     call = ranks(Sizes(B=1, H=1, G=1, L=5, T=129, E=63, M=63), seed=0)
     call = call.replace(scale=scale, query=call.query / less)
     rows = rows_of(call, kernel_of(scaled, "float16").as_implementation())
@@ -242,8 +238,8 @@ def test_only_keys_that_some_row_does_not_see_are_overwritten() -> None:
 def test_rows_with_hidden_keys_may_be_nan_if_a_causal_call_has_a_scale_of_at_most_zero(
     scale: float, rows_of_nan: int, wrong: bool
 ) -> None:
-    """PyTorch's attention on a CPU returns NaN in rows with hidden keys. The report says so; all other numbers must be
-    right.
+    """PyTorch's attention on a CPU returns NaN in rows with hidden keys, which is reported; no other number may be
+    wrong.
     """
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=3, E=4, M=4), Numbers.NORMAL, seed=0).replace(causal=True, scale=scale)
     rows = FurtherRows(call, FORMATS["float64"])

@@ -1,6 +1,4 @@
-"""Capabilities of special parameters (sinks, linear biases, lengths, pages, …): right kernels are upheld, faulty ones
-falsified.
-"""
+"""Capabilities of special parameters (sinks, lengths, pages, …): right kernels are upheld, faulty ones falsified."""
 
 from __future__ import annotations
 
@@ -68,9 +66,7 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def probed(kernel: Kernel, dtype: str, right: Kernel | None = None) -> Any:
-    """Return a loaded kernel; a faulty one has the interface of ``right``, the kernel from which it differs by the
-    fault.
-    """
+    """Return a loaded kernel, called through the same interface as ``right``, from which it differs by the fault."""
     return kernel_of(kernel, dtype, interface=FORCED.get(right or kernel))
 
 
@@ -246,8 +242,6 @@ def test_a_kernel_that_takes_only_the_sizes_of_one_model_is_tested_at_these_size
 
 
 def test_an_alignment_that_depends_on_the_longer_length_is_recognised_in_faulty_kernels() -> None:
-    """The faults do not show in the small calls that find out the alignment, and larger calls are judged by this
-    alignment.
-    """
+    """The faults do not show in the small calls that find out the alignment, by which larger calls are judged."""
     for kernel in (right_mlx, causal_of_long_queries, causal_of_few_keys, causal_loop_of_queries):
         assert probed(kernel, "float64").alignment is Alignment.BY_LONGER

@@ -1,6 +1,4 @@
-"""The gallery of real faults (``examples/real_faults``): each fault falsifies the capability that the gallery names for
-it.
-"""
+"""The gallery of real faults (``examples/real_faults``): each fault falsifies the capability that is named for it."""
 
 from __future__ import annotations
 

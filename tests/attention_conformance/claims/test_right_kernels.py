@@ -1,6 +1,4 @@
-"""Right kernels are upheld in every capability that they declare, in every number format; other capabilities do not
-apply.
-"""
+"""Right kernels are upheld in each capability that they have, in every number format; others do not apply."""
 
 from __future__ import annotations
 

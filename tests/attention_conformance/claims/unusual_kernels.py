@@ -35,9 +35,7 @@ def formula(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Return attention that takes a mask together with causality; each kernel of ``combined_faults`` is this kernel
-    with a fault.
-    """
+    """Return attention that takes a mask together with causality; ``combined_faults`` has this kernel with faults."""
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     return right_sdpa(query, key, value, attn_mask, is_causal, chosen, dropout_p)
 
@@ -99,8 +97,8 @@ def merged_by_log_sum_exp(query: Tensor, keys: Tensor, values: Tensor, scale: fl
 def padded_to_blocks(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """Return attention whose keys are padded to a multiple of 32 and head dimensions to a multiple of 16; the mask
-    hides padding.
+    """Return attention with keys padded to multiples of 32, head dimensions to multiples of 16, and the
+    padding hidden.
     """
     B, H, L, E = query.shape
     T, M = key.shape[2], value.shape[3]
@@ -128,9 +126,7 @@ def in_place_on_a_copy(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 @unusual
 def returns_a_view(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, causal: bool = False) -> Tensor:
-    """Return attention as a transposed view of the first columns of a larger tensor; the first row is aligned with the
-    first key.
-    """
+    """Return attention as a transposed view into a larger tensor; the first row is aligned with the first key."""
     chosen = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     query, key, value = (x.transpose(1, 2) for x in (q, k, v))
     visible = near(query.shape[2], key.shape[2], causal=causal)
@@ -170,9 +166,7 @@ def mean_where_nothing_is_seen(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Return attention in which a row without visible keys gives equal weights to all keys; dropout applies to these
-    weights, too.
-    """
+    """Return attention in which a row without visible keys has equal weights, to which dropout applies, too."""
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     wide = torch.promote_types(query.dtype, torch.float32)
     z = query.to(wide) @ key.to(wide).mT * chosen

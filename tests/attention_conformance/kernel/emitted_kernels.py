@@ -1,5 +1,5 @@
-"""Wrong kernels, and right ones with the same signatures, on which emitted tests (``--emit-test``) must
-fail and pass.
+"""Wrong kernels, and right ones with the same signatures; emitted tests (``--emit-test``) must fail and
+pass on them.
 """
 
 from __future__ import annotations

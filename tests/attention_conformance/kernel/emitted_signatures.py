@@ -1,6 +1,4 @@
-"""Faulty kernels with signatures of libraries, and right ones, on which emitted tests (``--emit-test``) must fail and
-pass.
-"""
+"""Faulty and right kernels with signatures of libraries; emitted tests (``--emit-test``) must fail and pass on them."""
 
 from __future__ import annotations
 

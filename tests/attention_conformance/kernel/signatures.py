@@ -202,9 +202,7 @@ def triton(core: Core) -> Callable[..., Any]:
 
 
 def linear_bias(slopes: Tensor | None, L: int, T: int) -> Tensor | None:
-    """Return the bias −slope · (distance of row and key) for slopes (H,) or (B, H), the last row aligned with the last
-    key.
-    """
+    """Return the bias −slope · |row − key| for slopes (H,) or (B, H), the last row aligned with the last key."""
     if slopes is None:
         return None
     ahead = torch.arange(T) - torch.arange(L)[:, None] - (T - L)
@@ -273,9 +271,7 @@ def flash_4(core: Core, a: Any) -> Any:
 def _each(
     core: Core, q: Tensor, k: Tensor, v: Tensor, starts: Any, slopes: Tensor | None = None, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """Return attention on packed sequences, one by one; ``starts`` holds where each sequence of queries and of keys
-    begins.
-    """
+    """Return attention on packed sequences; ``starts`` holds where each sequence of queries and of keys begins."""
     results = []
     for n, (a, b, c, d) in enumerate(zip(starts[0][:-1], starts[0][1:], starts[1][:-1], starts[1][1:], strict=True)):
         qkv = (q[None, a:b], k[None, c:d], v[None, c:d])
@@ -409,9 +405,7 @@ def xformers(core: Core, a: Any) -> Tensor:
 
 
 class DotProductAttention(torch.nn.Module):
-    """A stand-in for Transformer Engine's module: no call can change its scale, and heads are joined in its output (B,
-    L, H·E).
-    """
+    """A stand-in for Transformer Engine's module: its scale is fixed, and its output (B, L, H·E) joins the heads."""
 
     def __init__(self, core: Core) -> None:
         super().__init__()

@@ -135,9 +135,7 @@ def numbered(*shape: int) -> torch.Tensor:
 
 
 def recorded_lines(make: Callable[..., Any], **named: torch.Tensor) -> list[str]:
-    """Return the lines recorded while ``make`` converts tensors, as an interface does, and calls a kernel that adds its
-    arguments.
-    """
+    """Return the lines recorded while ``make`` converts tensors and calls a kernel that adds its arguments."""
     recorder = Recorder(lambda *arguments, **options: sum(arguments))
     for name, x in named.items():
         recorder.name(name, x)
@@ -266,9 +264,7 @@ def test_the_allowed_error_is_printed_as_short_as_possible() -> None:
 def mean_of_all(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, is_causal: bool = False
 ) -> torch.Tensor:
-    """Return causal attention, the last row aligned with the last key; a row without visible keys is the mean of all
-    values.
-    """
+    """Return attention, if causal with the last row aligned with the last key; rows without visible keys are means."""
     logits = query @ key.mT
     L, T = logits.shape[-2:]
     hidden = torch.ones(L, T, dtype=torch.bool).triu(T - L + 1)

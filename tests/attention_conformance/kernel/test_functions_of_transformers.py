@@ -60,9 +60,7 @@ def function(
 
 
 def adds(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float) -> Any:
-    """Return attention as an eager function of transformers does: the mask is added to the logits, and must not be
-    boolean.
-    """
+    """Return attention as an eager function of transformers does: it adds the mask, which must not be boolean."""
     return textbook(query, key, value, bias=attention_mask, scale=scaling)[0].transpose(1, 2), None
 
 

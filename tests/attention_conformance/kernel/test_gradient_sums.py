@@ -23,9 +23,7 @@ halves = pytest.mark.parametrize("dtype", HALF)
 
 
 class SumInParts(torch.autograd.Function):
-    """Weights times values; the backward pass adds dV for ``queries`` rows at a time, and rounds each sum to the
-    values' dtype.
-    """
+    """Weights times values; the backward pass rounds dV to the values' dtype after every ``queries`` rows."""
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, values: Tensor, queries: int) -> Tensor:

@@ -1,6 +1,4 @@
-"""Signatures of libraries: each is recognised, a right kernel is neither refused nor called wrongly, and a fault is
-caught.
-"""
+"""Signatures of libraries: each is recognised, right kernels are called rightly, and a fault is caught under each."""
 
 from __future__ import annotations
 

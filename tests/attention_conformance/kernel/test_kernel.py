@@ -1,5 +1,5 @@
-"""An attention kernel in place of the reference: its numbers, its rounding, the statements that call it, and faulty
-kernels.
+"""An attention kernel in place of the reference: its numbers, their rounding, the statements that call
+it, its faults.
 """
 
 from __future__ import annotations
@@ -103,9 +103,7 @@ def test_stacked_problems_computed_whole_or_in_blocks_have_the_gradients_of_sing
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_powers_of_two_in_keys_and_scores_do_not_change_results(dtype: str) -> None:
-    """Powers of two in keys and scores are divided out before the kernel is called, so that float32 neither overflows
-    nor underflows.
-    """
+    """Powers of two are divided out before the kernel is called, so that float32 neither overflows nor underflows."""
     rng = np.random.default_rng(3)
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=3)
     under_test, loss = kernel_of(kernels.handwritten, dtype).as_implementation(), LOSSES["correlation"]
@@ -156,8 +154,8 @@ def used_of(found: Bounded, truth: Any) -> float:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rounding_far_above_a_tiny_gradient_is_no_violation(dtype: str) -> None:
-    """Two keys are equal and the weight of the third is e^−hundreds, so that ∇L is as small; a kernel's rounding error
-    is 1e-17.
+    """Two keys are equal, and the third has the weight e^−hundreds: so has ∇L, but a kernel's rounding
+    error is 1e-17.
     """
     problems = [
         Problem(np.array([[[-1.0], [-1.0], [0.0]]]), np.array([[-2.0, -3.0, 0.0]])),

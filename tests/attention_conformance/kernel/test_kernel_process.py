@@ -1,6 +1,4 @@
-"""A kernel in its own process: it cannot reach the process that judges it, and whatever it sends is read
-as data only.
-"""
+"""A kernel in its own process: it cannot reach the process that judges it, and all that it sends is read as data."""
 
 from __future__ import annotations
 

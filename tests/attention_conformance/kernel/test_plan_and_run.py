@@ -19,9 +19,7 @@ from tests.attention_conformance.claims.failing_calls import falsified_by
 
 
 class Ragged:
-    """A stand-in for flashinfer's BatchPrefillWithRaggedKVCacheWrapper: sequences of different lengths, one after the
-    other.
-    """
+    """A stand-in for flashinfer's BatchPrefillWithRaggedKVCacheWrapper: packed sequences of different lengths."""
 
     starts_of_keys: ClassVar[str] = "kv_indptr"
 

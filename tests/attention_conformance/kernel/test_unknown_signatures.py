@@ -1,6 +1,4 @@
-"""Signatures of no known library: small calls find out how to call a kernel, right kernels are not refused, and faults
-are caught.
-"""
+"""Signatures of no known library: small calls find out how to call right kernels, and faults are caught."""
 
 from __future__ import annotations
 

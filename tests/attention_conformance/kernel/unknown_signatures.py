@@ -250,9 +250,7 @@ def zero_hides(core: Core) -> Kernel:
 
 
 def of_tensorflow(core: Core) -> Kernel:
-    """Return a kernel that adds −10⁹ times its mask to the logits, so that 1 hides a key, and that returns output and
-    weights.
-    """
+    """Return a kernel that adds −10⁹ times its mask to the logits (1 hides a key), and returns output and weights."""
 
     def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Any:
         added = None if mask is None else mask * -1e9

@@ -1,6 +1,4 @@
-"""``theorems scoreboard`` on right, wrong, missing and invalid kernels; and this project's list of kernels and its
-page.
-"""
+"""``theorems scoreboard`` on right, wrong, missing and invalid kernels; and this project's list and page of results."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def test_a_scoreboard_run_writes_its_table(two: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The falsified cell is unexplained in the first run and explained in the second, which reads all results from the
-    journal.
-    """
+    """The falsified cell is explained only in the second run, which reads all results from the journal."""
     two += ["--resume", "r.jsonl"]
     assert main([*two, "--markdown"]) == 1
     out, err = capsys.readouterr()
