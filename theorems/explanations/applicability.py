@@ -17,7 +17,7 @@ QUANTIFIED = ("direction-given", "not-locally-optimal-direction")
 PAIRS = ("wider-direction", "higher-neighbours")
 """Assumptions about directions in the data; statements that make them are left out of explanations."""
 JOINT = ("optimal-tokens", "optimal-support-tokens")
-"""Assumptions about the head; statements that make them are checked with the tokens α in the data, if any are given."""
+"""Assumptions about the head v; statements that make one are checked with the tokens α that the data give, if any."""
 SEVERAL = "sequence-given"
 """Assumption that marks statements on inputs with different numbers of tokens or several queries per input."""
 LOCAL = "locally-optimal"
@@ -29,8 +29,8 @@ class Applicability:
     """Applicability of a statement to the data.
 
     Attributes:
-        id, title: of the statement.
-        of: the tokens α for which the assumptions were checked: "optimal", "selected" or "given".
+        id, title: the id and the title of the statement.
+        of: the name of the tokens α for which the assumptions were checked: "optimal", "selected" or "given".
         missing: the statement's assumptions that do not hold or were not established.
     """
 
@@ -90,7 +90,7 @@ def check_assumptions(
 
 
 def is_explained(statement: Statement) -> bool:
-    """Return whether explanations include the statement: its paper lists the prefixes of the ids to include."""
+    """Return whether explanations include the statement, that is, its id begins with a prefix that its paper lists."""
     paper = paper_of(statement)
     return paper is not None and statement.id.startswith(paper.explained)
 
@@ -108,12 +108,12 @@ def _tokens_to_check(statement: Statement, cases: dict[str, Case]) -> str:
 
 
 def applicability(statement: Statement, choice: str, findings: Sequence[NamedFinding]) -> Applicability:
-    """Return whether a statement applies, with its assumptions that fail or are not established.
+    """Return whether a statement applies, and which of its assumptions fail or are not established.
 
     Args:
         statement: the statement.
         choice: the name of the tokens α with which its assumptions were checked.
-        findings: the assumptions on the data.
+        findings: for each assumption, whether it holds on the data, and why.
     """
     missing = tuple(
         finding for finding in findings if finding.id in statement.assumptions and finding.holds is not True

@@ -18,7 +18,7 @@ from reference_attention.problem import Problem
 from theorems.explanations.ragged_problem import weights_at
 
 LARGEST = 300
-"""Times of ten to this power or more, near the largest float64, are not computed."""
+"""Power of ten from which on a time is written by its exponent, since it would come near the largest float64."""
 
 Between = tuple[float, float]
 """Logarithms of the times of two consecutive records of a flow between which the tokens of largest weight change."""
@@ -39,7 +39,7 @@ class ChangeTimes:
 
     @property
     def sentence(self) -> str:
-        """Say in a sentence how many steps of gradient descent these times are."""
+        """Say after how many steps of gradient descent the tokens of largest weight change first and last."""
         last = "" if self.last == self.first else f", the last after {_steps(self.last)}"
         return (
             f"Gradient descent with short steps of size η changes the first of these tokens after {_steps(self.first)}"
@@ -47,7 +47,7 @@ class ChangeTimes:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the logarithms of the times for JSON; null stands for the logarithm of 0."""
+        """Return the logarithms of the times for JSON; null stands for an infinite logarithm."""
         return {
             name: [x if math.isfinite(x) else None for x in between]
             for name, between in (("first_log_time", self.first), ("last_log_time", self.last))
@@ -57,7 +57,7 @@ class ChangeTimes:
 def change_times(
     problem: Problem, points: Float64[np.ndarray, "r d"], log_time: Float64[np.ndarray, "r"]
 ) -> ChangeTimes | None:
-    """Return when the tokens of largest weight change along a flow of r records; None if all records have the same."""
+    """Return when the tokens of largest weight change along a flow of r records; None if they never change."""
     tokens = weights_at(problem, points).argmax(axis=-1)
     changed = 1 + np.flatnonzero((tokens[1:] != tokens[:-1]).any(axis=1))
     if not changed.size:

@@ -53,7 +53,7 @@ class Section:
 
 
 def sections(facts: Facts) -> list[Section]:
-    """Return the tables on trained weights and their run, tokens, directions, W, the flow and its ends, assumptions."""
+    """Return all tables: trained weights, their run, tokens, directions, solutions W, flow, other runs, assumptions."""
     tables = [
         *_trained(facts),
         *_run(facts),
@@ -77,7 +77,7 @@ def sections(facts: Facts) -> list[Section]:
 
 
 def opening(facts: Facts) -> list[str]:
-    """Return the lines before the tables: the data, and the answer in a sentence."""
+    """Return the lines before the tables: a description of the data, and a sentence on what the flow selects."""
     problem = facts.case.problem
     queried = facts.case.queried
     trained = "" if queried is None else f"; W is trained, of shape {queried.shape}: p = vec(W), ‖p‖ = ‖W‖_F"
@@ -121,7 +121,7 @@ def _trained(facts: Facts) -> list[Section]:
 
 
 def _run(facts: Facts) -> list[Section]:
-    """Return the table of the checkpoints; its caption names the tokens to which it refers."""
+    """Return the table of checkpoints; the caption names the tokens whose weights and margins are in the table."""
     if facts.run is None:
         return []
     tokens = format_tokens(facts.run.about.alpha, TOKENS)
@@ -169,7 +169,7 @@ def _tokens_to_show(tokens_of_input: list[Token]) -> list[Token]:
 
 
 def is_(token: Token) -> str:
-    """Describe a token in words; a global optimum is not also called a local one."""
+    """Describe a token, as in "selected, global, neighbour"; a globally optimal token is not also called local."""
     words = ["selected"] if token.selected else []
     words += ["global"] if token.globally_optimal else ["local"] if token.locally_optimal else []
     return ", ".join([*words, *(["neighbour"] if token.neighbour else [])])
@@ -237,7 +237,7 @@ def _direction(facts: Facts, choice: Chosen) -> tuple[str, ...]:
 
 
 def _tied(facts: Facts) -> list[Section]:
-    """Return the table of tokens that tie with the optimal ones whenever a prompt gives these the largest logits."""
+    """Return the table of tokens that tie with optimal ones when a prompt gives optimal tokens the largest logits."""
     if facts.split is None:
         return []
     split, parts = facts.split, facts.path.parts
@@ -258,7 +258,7 @@ def _tied(facts: Facts) -> list[Section]:
 
 
 def decades(facts: Facts) -> list[int]:
-    """Return the numbers of the flow's records at norms that are powers of ten, and of its last record."""
+    """Return the indices of the flow's records at norms that are powers of ten, and the index of its last record."""
     norms = facts.path.flow.norms
     logs = np.log10(np.maximum(norms, 1e-300))
     whole = np.flatnonzero((np.abs(logs - np.round(logs)) < 1e-9) & (norms > 0))

@@ -43,7 +43,7 @@ class CustomExplanation:
 
     @property
     def words(self) -> list[str]:
-        """Return the paper's sentences on the data, which statements apply, and which assumptions the others lack."""
+        """Return the paper's sentences on the data, the statements that apply, and the assumptions that others lack."""
         apply = [f"{theorem.id} ({theorem.title})" for theorem in self.statements if theorem.applies]
         lack = [
             f"{theorem.id} ({', '.join(finding.id for finding in theorem.missing)})"

@@ -1,4 +1,4 @@
-"""JSON of an explanation: every number in full, and exact decisions also as rationals, each written only once."""
+"""JSON of an explanation: floats with all their digits, exact numbers also as rationals; nothing is written twice."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _parts(parts: SplitFlow) -> dict[str, Any]:
 
 
 def _tied(facts: Facts) -> dict[str, Any] | None:
-    """Return which tokens are tied with the optimal ones, with the proof; None where all can be selected."""
+    """Return which tokens tie with optimal ones, and the proof; None where one prompt can select all optimal tokens."""
     split = facts.split
     if split is None:
         return None
@@ -126,7 +126,7 @@ def _record(facts: Facts, k: int) -> dict[str, Any]:
 
 
 def _direction(choice: Chosen) -> dict[str, Any]:
-    """Return p_mm and its duals, rounded and as rationals; or the multipliers that prove that there is none."""
+    """Return p_mm and its duals λ, rounded and as rationals; or Farkas multipliers, which prove that no p_mm exists."""
     record: dict[str, Any] = {"of": choice.name, "alpha": choice.alpha, "locally_optimal": choice.locally_optimal}
     if isinstance(choice.svm, Infeasible):
         return record | {"feasible": False, "farkas": _by_pair(choice.svm.exact)}

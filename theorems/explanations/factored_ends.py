@@ -26,25 +26,27 @@ from theorems.explanations.change_times import ChangeTimes, change_times
 from theorems.explanations.selection import FollowedFlow
 
 MOST_ENTRIES = 300
-"""Largest total number of entries of K and Q for which their flow is followed; the Jacobian has as many rows."""
+"""Largest number of entries of K and Q together for which their flow is followed; its Jacobian has as many rows."""
 LEAST_SHARE = 1e-3
 """A singular value of W counts towards the rank of W if it is at least this share of the largest one."""
 
 
 @dataclass(frozen=True)
 class TrainedEnd:
-    """State of a flow at its end.
+    """Last point of the flow on W or on (K, Q), compared with max-margin solutions.
 
     Attributes:
-        trained: ``W`` or ``(K, Q)``.
+        trained: what the flow trains, ``W`` or ``(K, Q)``.
         ended: how the flow ended, in words.
         selects: the token of largest weight of each input at the end; for (K, Q) the limit itself is not decided.
         norm: ‖W‖_F.
         rank: number of singular values of W that are at least a thousandth of the largest.
-        frobenius: 1 − cos∠(W, W^mm), W^mm the solution of least ‖W‖_F for the tokens ``selects``; None where no W
-            separates them.
-        nuclear: 1 − cos∠(W, W_⋆), W_⋆ the solution of least ‖W‖_⋆; None where W_⋆ is not proven unique.
-        excess: ‖W‖_⋆/(m(W) C_⋆) − 1, m(W) the least margin and C_⋆ = ‖W_⋆‖_⋆; None without W_⋆ or if m(W) ≤ 0.
+        frobenius: 1 − cos of the angle between W and W^mm, the solution of least Frobenius norm ‖W‖_F for the tokens
+            ``selects``; None where no W separates these tokens.
+        nuclear: 1 − cos of the angle between W and W_⋆, the solution of least nuclear norm ‖W‖_⋆ for the same tokens;
+            None where W_⋆ is not proven unique.
+        excess: the nuclear norm of W per unit of margin, relative to the least possible: ‖W‖_⋆/(m(W) ‖W_⋆‖_⋆) − 1, with
+            m(W) the least margin of W; None without W_⋆ or if m(W) ≤ 0.
         changes: when the flow on (K, Q) changes the tokens of largest weight of its start; None if it keeps them.
     """
 
@@ -77,7 +79,7 @@ class TrainedEnd:
 
 
 def trained_ends(case: Case, path: FollowedFlow, weights: LayerWeights | None = None) -> tuple[TrainedEnd, ...]:
-    """Return the end of the flow on W and, if K and Q are small enough, of the flow on (K, Q); none without queries.
+    """Return the ends of the flow on W and, if K and Q are small enough, of the flow on (K, Q); () without queries.
 
     (K, Q) start at the factors of the trained weights; without trained weights, at ``K0`` and ``Q0`` of the case;
     without these, at K = I and Q = W(0)ᵀ, scaled so that keys have size about one.

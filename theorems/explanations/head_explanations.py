@@ -129,7 +129,7 @@ def _row(number: int, head: Explanation) -> tuple[str, ...]:
 
 
 def tokens_of_factors(end: TrainedEnd) -> str:
-    """Return the tokens at the end of the flow on (K, Q): "none" at a finite point, "?" where it is not decided."""
+    """Return the tokens that the flow on (K, Q) selects: "none" if it ends at a finite point, "?" if undecided."""
     if end.grows:
         return format_tokens(end.selects, TOKENS)
     return "?" if end.ended == str(Stop.FAILED) else "none"

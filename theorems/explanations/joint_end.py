@@ -33,7 +33,7 @@ from reference_attention.training.joint_descent import joint_descent
 STEPS = 20_000
 """Number of steps of a run."""
 STEP_SIZE = 0.1
-"""Step size of Figure 3; divided by the size of the tokens for the head, of the keys for the prompt."""
+"""Step size of Figure 3; the head's step is divided by the size of the tokens, the prompt's by the size of the keys."""
 RECORDS = (0, 10, 100, 1000, 5000, STEPS)
 """Steps that the table shows."""
 BLOCK = 1000
@@ -49,16 +49,16 @@ class JointEnd:
     """A run of normalized descent on head and prompt together; r of its points are recorded.
 
     Attributes:
-        head_step, prompt_step: η_v and η_p.
+        head_step, prompt_step: the step sizes η_v of the head and η_p of the prompt.
         iterations: the recorded steps, shape (r,).
         head_norms, prompt_norms: ‖v‖ and ‖p‖, shape (r,).
         tokens: the token of largest weight of each input, shape (r, n).
-        off: the largest 1 − s of these tokens, shape (r,).
-        since: the first step such that the tokens of the end have the largest weight at all later steps, too.
+        off: the largest 1 − s over the inputs, with s the softmax weight of the token in ``tokens``, shape (r,).
+        since: the first step from which on the tokens of largest weight are those of the last step.
         grows: whether both norms still grow at the end.
         ratio: c, the growth of ‖v‖ divided by the growth of ‖p‖ over the last three quarters of the run.
-        apart: 1 − cos between v or p and each theoretical direction that exists, by name, shape (r,); NaN at 0.
-        findings: the assumptions of Theorems 5 and 6 on the tokens of the end.
+        apart: 1 − cos between v or p and each theoretical direction that exists, by name, shape (r,); NaN for zeros.
+        findings: for each assumption of Theorems 5 and 6, whether the last step's tokens of largest weight satisfy it.
     """
 
     head_step: float
@@ -221,7 +221,7 @@ def joint_end(case: Case, start: Float64[np.ndarray, "k"]) -> JointEnd:
 def _targets(
     data: Dataset, keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"], ratio: float
 ) -> dict[str, Float64[np.ndarray, "_"]]:
-    """Return the unit vectors v̄_mm, p̄_mm, p̄_relax and p(c) for the tokens of the end, as far as they exist, by name."""
+    """Return, by name, those of the unit vectors v̄_mm, p̄_mm, p̄_relax and p(c) that exist for the tokens ``alpha``."""
     joint, separator = joint_of_chosen(data.signed_tokens, keys, alpha), max_margin(keys, alpha)
     if joint is None:
         return {}

@@ -1,7 +1,8 @@
 """State of attention at trained weights: softmax weights, margins, tokens of largest weight, distance from theory.
 
 Logits are computed over the rationals from the given weights (for factors, from the exact product of K and Q). So ties
-are decided exactly, margins are rounded once, and 1 − s is a sum of the other tokens' weights, without cancellation.
+are decided exactly and margins are rounded once. For the softmax weight s of a token, 1 − s is computed as the sum of
+    the other tokens' weights, without cancellation.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ class LayerState:
     Attributes:
         weights: the trained weights.
         margins: the largest logit minus the logit of each token, computed exactly and rounded once, shape (n, T); +inf
-            where an input has no such token.
+            where a shorter input has no token t.
         largest: the tokens of largest weight, ties included, exact, shape (n, T).
         softmax: the softmax weights s, shape (n, T).
         chosen: the tokens of largest weight with their max-margin direction; None where an input has a tie.
-        in_norms: the least margin in ‖p‖, or in ‖W‖_F and ‖W‖_⋆; none where an input has a tie.
+        in_norms: the least margin divided by ‖p‖, or by ‖W‖_F and by ‖W‖_⋆; empty where an input has a tie.
     """
 
     weights: LayerWeights
@@ -83,7 +84,7 @@ class LayerState:
 
     @property
     def off(self) -> Float64[np.ndarray, "n"]:
-        """Return 1 − s of the first token of largest weight of each input: the sum of the other weights, shape (n,)."""
+        """Return, for each input, the sum of all softmax weights but that of :attr:`tokens`, shape (n,)."""
         return np.asarray((self.softmax * self.others).sum(axis=1))
 
     @property
@@ -93,7 +94,7 @@ class LayerState:
 
     @property
     def nearest(self) -> Int64[np.ndarray, "n"]:
-        """Return the token of largest weight of each input other than :attr:`tokens`, shape (n,)."""
+        """Return the token of second largest weight of each input, shape (n,)."""
         return np.argmin(np.where(self.others, self.margins, np.inf), axis=1).astype(np.int64)
 
     @property
@@ -102,7 +103,7 @@ class LayerState:
         return float(np.linalg.norm(self.weights.matrix))
 
     def one_minus_cosine(self, choice: Chosen) -> float | None:
-        """Return 1 − cos between the weights and a choice's max-margin direction; None without a direction, or at 0."""
+        """Return 1 − cos between the weights and a choice's max-margin direction; None if that is missing or weights are 0."""
         if choice.solution is None or not self.norm:
             return None
         return float(one_minus_cosine(self.weights.prompt, choice.solution.direction))
@@ -153,7 +154,7 @@ def _exact_logits(case: Case, weights: LayerWeights) -> list[list[fmpq]]:
 
 
 def compare_with_largest(state: LayerState, chosen: Chosen, solutions: Iterable[MatrixSolutions]) -> LayerState:
-    """Add the least margin in each norm, and the largest possible one, to a state.
+    """Add to a state its least margin divided by each norm, and the largest possible value of this quotient.
 
     Args:
         state: a state without ties.

@@ -28,7 +28,7 @@ class MatrixSolutions:
 
     Attributes:
         of: the name of the choice: "optimal", "selected", "trained" or "given".
-        frobenius: the solution of least Frobenius norm; vec(W) is its p.
+        frobenius: the solution W of least Frobenius norm; its prompt ``p`` is vec(W).
         rank: the rank of that solution, exact.
         nuclear: the solution of least nuclear norm.
     """
@@ -82,7 +82,7 @@ class MatrixSolutions:
 
 
 def matrix_solutions(case: Case, choices: Iterable[Chosen]) -> tuple[MatrixSolutions, ...]:
-    """Solve both SVMs for each choice of tokens that some W separates; return () if the data have no queries."""
+    """Find the solutions for each choice of tokens that some W separates; return () if the data have no queries."""
     if case.queried is None:
         return ()
     solutions = []

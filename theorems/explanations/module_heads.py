@@ -60,7 +60,7 @@ def _with_ones(case: Case) -> Case:
     """Return the data with a 1 appended to each query; W(0) gets a column of zeros for it, and Q0 a row of zeros."""
     data = case.queried or case.sequence
     if data is None:
-        return case  # without queries; checkpoints_of refuses the weights by name
+        return case  # the data have no queries; checkpoints_of then rejects the weights
     unpadded = [(0, 0)] * (data.queries.ndim - 1)
     extended = replace(data, queries=np.pad(data.queries, [*unpadded, (0, 1)], constant_values=1.0))
     start = None if case.start is None else np.pad(case.start.reshape(data.shape), ((0, 0), (0, 1))).ravel()
@@ -158,9 +158,10 @@ def _of_linear(query: Any, key: Any, heads: Any, name: str) -> list[Head]:
 
 
 def _split(query: Any, key: Any, bias: Any, heads: int) -> list[Head]:
-    """Split query and key weights into heads: Kᵀ is m rows of the key weights, Qᵀ m rows of the query weights over √m.
+    """Split query and key weights into heads of width m.
 
-    A bias of the keys adds the same number to every logit of a query and is left out.
+    For each head, Kᵀ is m rows of the key weights, and Qᵀ is m rows of the query weights, divided by √m. A bias of the
+    keys is left out, since it adds the same number to all logits of a query.
     """
     split = []
     Q, K = (np.asarray(weight.detach().cpu().double()) for weight in (query, key))

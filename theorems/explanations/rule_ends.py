@@ -47,14 +47,14 @@ class RuleEnd:
         steps: the number of its steps.
         norm: ‖p‖.
         tokens: the token of largest weight of each input.
-        since: the first recorded step such that these tokens have the largest weight at all later records, too.
-        off: the largest 1 − s over the inputs.
-        like_flow: whether the flow from the same start selects these tokens; None where it selects none.
-        of: the norm whose max-margin direction the run is compared with.
+        since: the first recorded step from which on these tokens have the largest weight at all records.
+        off: the largest 1 − s over the inputs, with s the softmax weight of the token in ``tokens``.
+        like_flow: whether the flow from the same start selects these tokens; None where the flow selects none.
+        of: the name of the norm whose max-margin direction for these tokens the run is compared with.
         locally_optimal: whether these tokens are locally optimal (Definition 2, exact).
-        one_minus_cosine: 1 − cos to that direction for these tokens; None where it does not exist, or if p = 0.
-        named: whether a theorem about attention proves that the rule converges to that direction.
-        source: who proves it, or what is known of other models.
+        one_minus_cosine: 1 − cos between p and that max-margin direction; None where no direction exists, or if p = 0.
+        named: whether a theorem about attention proves that the rule converges to that max-margin direction.
+        source: the reference for the theorem, or what is known about the rule on other models.
         representable: whether every step led to a point within the range of float64.
         speaks: id and title of each theorem on the rule whose assumptions all hold on the data.
         silent: id of each other theorem on the rule, and its assumptions that fail or are not established, with why.
@@ -127,7 +127,7 @@ class RuleEnd:
 
     @property
     def _applicable(self) -> list[str]:
-        """Return a sentence for each theorem about the rule: it applies, or which assumptions it lacks."""
+        """Return a sentence for each theorem about the rule: it applies, or it does not, for lack of which assumptions."""
         sentences = [f"{id} applies to these data ({title})." for id, title in self.speaks]
         return sentences + [f"{id} does not apply: {lacks}." for id, lacks in self.silent]
 
@@ -161,7 +161,7 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
     weights = softmax_weights(problem.keys, p)
     off = np.where(np.arange(problem.T) != alpha[:, None], weights, 0.0).sum(axis=1)
     norm = EUCLIDEAN if rule.theory.norm is None else float(rule.theory.norm)
-    known = statements()  # statements of installed papers only
+    known = statements()  # statements in a user's file are not among them
     named = [known[id] for id in rule.theory.statements if id in known]
     decided = findings(Given(case), named)
     applicabilities = [applicability(statement, "optimal", decided) for statement in named]

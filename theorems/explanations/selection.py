@@ -29,7 +29,7 @@ from theorems.token_selection.local_paths.invariant_cone import with_cone
 MOST_CHOICES = 128
 """Largest number of choices of one token per input for which all locally optimal choices are listed."""
 WITHIN = 0.99
-"""The first point whose 1 − cos, in floats, is at most this share of the cone's μ is checked exactly."""
+"""The first point of a flow whose 1 − cos, in floats, is at most this share of the cone's μ is checked exactly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class FollowedFlow:
         return np.argmax(self.largest, axis=1)
 
     def off(self, problem: Problem) -> Float64[np.ndarray, "r n"]:
-        """Return 1 − s of :attr:`final_tokens` at each recorded point: the sum of the other weights, shape (r, n)."""
+        """Return, at each recorded point, the sum of all weights but that of :attr:`final_tokens`, shape (r, n)."""
         weights = weights_at(problem, self.flow.points)
         return np.asarray(np.where(np.arange(problem.T) != self.final_tokens[:, None], weights, 0.0).sum(axis=-1))
 

@@ -96,7 +96,7 @@ def data_words(facts: Facts) -> list[str]:
 
 
 def length_of(facts: Facts) -> str:
-    """Return the number of tokens of an input, or their range."""
+    """Return the number of tokens per input, or the range of these numbers."""
     counts = counted_tokens(facts.case.problem).sum(axis=1)
     return str(counts.max()) if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
 
@@ -274,7 +274,7 @@ def _changes(facts: Facts) -> Iterator[str]:
 
 
 def _scope(facts: Facts) -> str:
-    """Return a warning that training may end elsewhere than the flow; empty without weights or a decided flow."""
+    """Warn that training may end elsewhere than the flow; return "" without trained weights or a decided flow."""
     if facts.layer is None or not facts.is_decided:
         return ""
     runs = facts.rules or isinstance(facts.case.problem, RaggedProblem)
@@ -287,7 +287,7 @@ def _size(norm: float) -> str:
 
 
 def _divides(parts: SplitFlow) -> str:
-    """Return which optimal tokens a flow selects, and which tokens keep finite weights, if no prompt selects all."""
+    """Say which optimal tokens a flow selects, and which tied tokens share the weight in the limit."""
     untied = [i for i in range(parts.split.problem.n) if i not in parts.split.tied_inputs]
     weights_kept = []
     for i in parts.split.tied_inputs[:MOST_TIED]:
@@ -304,7 +304,7 @@ def _divides(parts: SplitFlow) -> str:
 
 
 def _tied_words(facts: Facts) -> Iterator[str]:
-    """Yield the proven, then the merely observed facts on tied tokens; nothing if a prompt selects all optimal ones."""
+    """Yield proven, then merely observed facts on tied tokens; nothing if some prompt selects all optimal tokens."""
     split, parts = facts.split, facts.path.parts
     if split is None:
         return
@@ -362,7 +362,7 @@ def _against_optimal(facts: Facts, alpha: Int64[np.ndarray, "n"], otherwise: str
     Args:
         facts: scores and optimal tokens.
         alpha: the tokens α.
-        otherwise: name of α where not all of them have the highest score.
+        otherwise: what to call α if not all of its tokens have the highest score.
     """
     scores = facts.case.problem.scores
     rows = np.arange(len(alpha))
@@ -440,7 +440,7 @@ def _count_ends(others: Iterable[FollowedFlow]) -> str:
 
 
 def _theorems(statements: Iterable[Applicability], n: int) -> list[str]:
-    """Return a paragraph each on theorems that apply, that do not apply, and whose assumptions are not decided."""
+    """Return three paragraphs: on theorems that apply, that do not apply, and whose assumptions are not decided."""
     statements = list(statements)
     lemmas = [statement for statement in statements if statement.id.startswith("lemma-")]
     theorems = [statement for statement in statements if not statement.id.startswith("lemma-")]

@@ -37,12 +37,14 @@ class TrainedRun:
         steps: the number of steps before each checkpoint, shape (s,).
         norms: ‖p‖ or ‖W‖_F, shape (s,).
         tokens: the first token of largest weight of each input, exact, shape (s, n).
-        ties: whether some input has several such tokens, exact, shape (s,).
+        ties: whether several tokens of some input have the largest weight, exact, shape (s,).
         about: the tokens of largest weight at the last checkpoint; if an input has a tie there, the optimal tokens.
-        off: 1 − s of these tokens, shape (s, n).
-        margins: the least margin of these tokens over all inputs, divided by the norm; NaN at 0, shape (s,).
-        apart: 1 − cos to the max-margin direction of these tokens; NaN at 0, or where there is none, shape (s,).
-        flow_apart: 1 − cos of the flow at the same norm; NaN where the flow does not reach it, shape (s,).
+        off: the sum of the softmax weights of all other tokens of an input, shape (s, n).
+        margins: the least margin of these tokens over all inputs, divided by the norm; NaN at norm 0, shape (s,).
+        apart: 1 − cos between the weights and the max-margin direction of these tokens; NaN at norm 0, or where no such
+            direction exists, shape (s,).
+        flow_apart: 1 − cos between the same direction and the flow at the norm of the checkpoint; NaN where the flow
+            does not reach that norm, shape (s,).
         flow: the gradient flow from the first checkpoint.
     """
 
@@ -64,13 +66,13 @@ class TrainedRun:
 
     @property
     def since(self) -> int:
-        """Return the number of the first checkpoint after which the tokens of largest weight stay the same."""
+        """Return the index of the first checkpoint from which on the tokens of largest weight stay the same."""
         other = (self.tokens != self.tokens[-1]).any(axis=1) | self.ties
         return 0 if not other.any() else int(np.flatnonzero(other)[-1]) + 1
 
     @property
     def shown(self) -> list[int]:
-        """Return the numbers of the checkpoints that the table shows."""
+        """Return the indices of the checkpoints that the table shows."""
         return sorted({*np.linspace(0, len(self.steps) - 1, SHOWN).round().astype(int).tolist()})
 
     @property
@@ -143,7 +145,7 @@ def trained_run(
     Args:
         case: the data.
         checkpoints: the trained weights.
-        chosen: the tokens to compare with, see :class:`TrainedRun`.
+        chosen: the tokens with whose max-margin direction the run is compared, :attr:`TrainedRun.about`.
         split: as for :func:`theorems.explanations.selection.follow_flow`.
     """
     if checkpoints is None or len(checkpoints.weights) == 1:

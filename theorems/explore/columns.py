@@ -9,7 +9,7 @@ from theorems.explore.runs import RULES
 MARKERS = {"chosen": "star", "neighbour": "circle", "other": "circle"}
 SIZES = {"chosen": 20.0, "neighbour": 12.0, "other": 12.0}
 RING, SQUARE = 26.0, 19.0
-"""Sizes of the ring around the selected token, and of the squares around SVM-neighbours."""
+"""Sizes, in pixels, of the ring around the selected token, and of the squares around SVM-neighbours."""
 EMPTY: dict[str, tuple[str, ...]] = {
     "tokens": (*(name for name in TOKEN if name != "label"), "near", "marker", "size"),
     "rows": ("input", "token", "score", "is", "margin", "dual", "k1", "k2"),
@@ -32,7 +32,7 @@ EMPTY: dict[str, tuple[str, ...]] = {
 
 
 def sources_of(part: Part, extent: float) -> dict[str, Columns]:
-    """Return the columns of each source that a part of the picture fills, for a picture of the given extent."""
+    """Return the columns that a part of the picture fills, by source; ``extent`` is the distance from 0 to the edge."""
     sources = {name: columns for name, columns in part.columns.items() if name in EMPTY}
     if "tokens" in part.columns:
         sources |= _tokens(part.columns["tokens"])

@@ -21,7 +21,7 @@ FIRST = "figure-8"
 OF_ATTENTION = re.compile('"case": {[^}]*"(?:keys|X)": ')
 """Pattern that occurs in a counterexample's file if its data can be drawn."""
 OF_HUNTS = {"statement", "without", "case"}
-"""Names of values that the JSON file of every counterexample has."""
+"""Keys that the JSON file of every counterexample contains."""
 
 
 def state_named(source: str) -> State:

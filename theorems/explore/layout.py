@@ -87,7 +87,7 @@ class Layout:
             self.timeline.title.text = f"<h2>The run in time</h2><p>{part.words['run']}</p>"
 
     def label_parameter(self, state: State) -> None:
-        """Label legend and timeline for what is trained, p or W."""
+        """Name the trained parameter, p or W, in the legend and on the timeline."""
         trains_weights = len(state.shape) == 2
         self.legend.text = legend_html(trains_weights)
         self.timeline.name_norm("‖W‖_F" if trains_weights else "‖p‖")

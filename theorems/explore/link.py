@@ -17,7 +17,7 @@ from theorems.explore.runs import RULES
 from theorems.explore.state import MOST_STARTS, REACHES, State, state_of
 
 NAME = "state"
-"""Name of the argument in the address."""
+"""Name of the query parameter of an address that contains the data."""
 LONGEST = 16_000
 """Largest length of an address, in characters, that browsers and servers accept; larger data are saved as files."""
 LARGEST = 2**22

@@ -31,7 +31,7 @@ from theorems.explore.state import State
 from theorems.explore.time_columns import frames, matrices
 
 SURE = 0.9
-"""If a selected token has less softmax weight than this, the sentence on the token says that others still count."""
+"""If a selected token has less softmax weight than this, its sentence says that other tokens still have weight."""
 
 
 @dataclass(frozen=True)

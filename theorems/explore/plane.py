@@ -24,7 +24,7 @@ from theorems.explore.plane_view import View
 NAMES = ("tokens", "starts", "rays", "band", "runs", "contours")
 """Names of the sources whose columns are drawn."""
 OFTEN = 100
-"""Milliseconds between two messages about a token during a drag."""
+"""Milliseconds between two messages from the browser about a dragged token."""
 
 ON_THE_WAY = """
 const now = Date.now();

@@ -24,7 +24,7 @@ LEVELS = 9
 FAR_OUT = 8.0
 """Length of lines that reach beyond the picture, in units of its extent."""
 KINDS = {True: "GMM", False: "LMM"}
-"""Names of the direction of the optimal tokens, and of directions of locally optimal ones."""
+"""Name of a max-margin direction, by whether its tokens are optimal: globally (GMM) or locally max-margin (LMM)."""
 TOKEN = ("input", "token", "x", "y", "score", "is", "margin", "dual", "margin_says", "dual_says", "label")
 """Names of the columns of tokens."""
 SAME_PLACE = 0.012
@@ -118,7 +118,7 @@ def trained(state: State, view: View) -> Columns:
 
 
 def starts(state: State, view: View) -> Columns:
-    """Return a row per start."""
+    """Return a row per start: its number, place and norm."""
     places = view.place_prompts(state.starts)
     norms = np.linalg.norm(state.starts, axis=1)
     return {
@@ -130,7 +130,7 @@ def starts(state: State, view: View) -> Columns:
 
 
 def rays(solved: Solved) -> Columns:
-    """Return p̄_mm of the choices, as lines from 0 to beyond the edge."""
+    """Return the max-margin directions of the choices of tokens, as lines from 0 to beyond the picture's edge."""
     columns: Columns = {name: [] for name in ("xs", "ys", "kind", "alpha", "norm", "width")}
     choices = [choice for choice in solved.choices if choice.solution is not None][:MOST_LISTED]
     for choice in choices:
@@ -181,7 +181,7 @@ def run_columns(runs: list[Run], view: View) -> Columns:
 
 
 def contours(state: State, view: View) -> Columns:
-    """Return lines of equal risk L(p) for prompts in the plane; if W is trained, for v zᵀ/‖z‖ with v in the plane."""
+    """Return lines of equal risk L(p) for p in the plane; if W is trained, for W = v zᵀ/‖z‖ with v in the plane."""
     side = np.linspace(-1.0, 1.0, GRID) * 1.05 * view.extent
     places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     problem = state.case.problem

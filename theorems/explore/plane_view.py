@@ -16,7 +16,7 @@ from theorems.explore.state import State
 ROOM = 1.3
 """Extent of the picture, in units of the distance of the outermost token from 0."""
 INDEPENDENT = 1e-6
-"""A direction can become the second axis if the part of it orthogonal to the first axis is more than this share."""
+"""A direction can become the second axis if its part orthogonal to the first axis is longer than this share of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class View:
     """The plane of the picture, with the scales at which tokens and prompts are drawn in it.
 
     Attributes:
-        axes: two orthonormal directions of token space, shape (2, m); one is zero where m = 1.
+        axes: two orthonormal directions of token space, shape (2, m); the second is zero if tokens have one coordinate.
         names: the names of the axes.
         query: the query z of the selected input, if W is trained.
         extent: the distance from 0 to the edge, in the unit of tokens.
@@ -113,7 +113,7 @@ def view_of(state: State, norm: float, toward: dict[str, Float64[np.ndarray, "p"
 def _orthonormal(
     ways: list[Float64[np.ndarray, "m"]], names: list[str]
 ) -> tuple[Float64[np.ndarray, "2 m"], tuple[str, str]]:
-    """Orthonormalise the first two directions that are linearly independent."""
+    """Orthonormalise the first two directions that are linearly independent, and return them with their names."""
     axes: list[Float64[np.ndarray, "m"]] = []
     labels = []
     for way, name in zip(ways, names, strict=True):

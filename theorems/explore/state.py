@@ -31,7 +31,7 @@ class State:
         alpha: the tokens whose p_mm is shown; None for the optimal ones.
         reach: ‖p‖ at the edge of the picture, one of :data:`REACHES`.
         rule: the rule whose run the slider shows, by its name in :data:`theorems.explore.runs.RULES`.
-        start: the number of the start of that run.
+        start: the number of the start whose run the slider shows.
     """
 
     case: Case

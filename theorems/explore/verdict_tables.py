@@ -39,7 +39,7 @@ def assumptions_html(findings: Iterable[NamedFinding]) -> str:
 
 
 def statements_html(units: Sequence[StatementOnData], verdicts: Mapping[int, StatementVerdict]) -> str:
-    """Return two tables: statements, and statements without an assumption that fails; dots mark pending verdicts."""
+    """Return tables of verdicts on statements, and on statements without a failing assumption; dots mark pending."""
     whole, without = [], []
     for k, unit in enumerate(units):
         verdict = verdicts.get(k)

@@ -30,7 +30,7 @@ from theorems.run.session import Request, Session
 from theorems.run.verify import Progress
 
 OPEN = "open"
-"""The verdict on a statement without an assumption if the claims of the statement are undecided."""
+"""The verdict on a statement without one assumption if its claims are undecided."""
 PATIENT = 1.0
 """Seconds that a statement on earlier data may still take before its process is ended."""
 
@@ -127,7 +127,7 @@ def assumptions_of(case: Case) -> list[NamedFinding]:
 
 
 def plan(case: Case) -> list[StatementOnData]:
-    """Return a unit per statement about such data, then one per statement without an assumption that alone fails."""
+    """Return a unit per statement about such data; then, where one assumption alone fails, the statement without it."""
     data = Given(case)
     chosen = select_statements((), subject=case)
     units = [StatementOnData(statement.id, data) for statement in chosen]
