@@ -65,7 +65,7 @@ def log_sum_exp(values: Float64[np.ndarray, "m"], counts: Int64[np.ndarray, "m"]
 
 
 def without_counts(values: Float64[np.ndarray, "m"], counts: Int64[np.ndarray, "m"]) -> float:
-    """Return the log-sum-exp that counts every logit once."""
+    """Return the log-sum-exp in which every logit counts once, whatever its multiplicity."""
     return log_sum_exp(values, np.ones_like(counts))
 
 
@@ -78,7 +78,7 @@ SINGLE = Assumption("each-once", "every logit is there once", "own", _single)
 
 @statement("test-lse", "log-sum-exp with multiplicities", cases=logits, about=Logits)
 def true_one(case: Logits, under_test: Implementation) -> Iterator[Claim]:
-    """log Σ c e^h ≥ log Σ c + min h."""
+    """Claim that log Σ c e^h ≥ log Σ c + min h for logits h with multiplicities c."""
     computed = under_test[log_sum_exp](case.values, case.counts)
     least = math.log(case.counts.sum()) + case.values.min()
     yield at_least("lower", Form.EXACT, computed, least, rounding=64 * EPS, why="rounding")
@@ -86,13 +86,13 @@ def true_one(case: Logits, under_test: Implementation) -> Iterator[Claim]:
 
 @statement("test-small", "there are few", cases=logits, assumptions=(SINGLE,), about=Logits)
 def false_one(case: Logits, under_test: Implementation) -> Iterator[Claim]:
-    """There are at most three, counted with multiplicities."""
+    """Claim that there are at most three logits, counted with multiplicities."""
     yield at_least("few", Form.EXACT, 3.0, float(case.counts.sum()), rounding=0.0, why="rounding")
 
 
 @dataclass(frozen=True)
 class Uncounted:
-    """An adapter of a function of the size: the log-sum-exp that counts every logit once."""
+    """Function of a fault's size, which is ignored: return an implementation in which every logit counts once."""
 
     def __call__(self, size: float) -> Implementation:
         return REFERENCE.replace("", {log_sum_exp: without_counts})

@@ -103,7 +103,7 @@ class LayerState:
         return float(np.linalg.norm(self.weights.matrix))
 
     def one_minus_cosine(self, choice: Chosen) -> float | None:
-        """Return 1 − cos between the weights and a choice's max-margin direction; None if that is missing or weights are 0."""
+        """Return 1 − cos between the weights and a choice's max-margin direction; None without one or at weights 0."""
         if choice.solution is None or not self.norm:
             return None
         return float(one_minus_cosine(self.weights.prompt, choice.solution.direction))

@@ -127,7 +127,7 @@ class RuleEnd:
 
     @property
     def _applicable(self) -> list[str]:
-        """Return a sentence for each theorem about the rule: it applies, or it does not, for lack of which assumptions."""
+        """Return a sentence for each theorem about the rule: it applies, or it lacks certain assumptions."""
         sentences = [f"{id} applies to these data ({title})." for id, title in self.speaks]
         return sentences + [f"{id} does not apply: {lacks}." for id, lacks in self.silent]
 

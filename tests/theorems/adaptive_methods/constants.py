@@ -28,4 +28,4 @@ CONSTANTS: tuple[Constant, ...] = (
 """The constants of all statements that have effective bounds."""
 
 WITNESSES: dict[str, dict[str, object]] = {}
-"""Cases for each statement that are tried before any others."""
+"""For each statement, cases that are tried before any others."""

@@ -10,8 +10,8 @@ from theorems.figures.figure import Numbers
 
 
 def shows_margins(numbers: Numbers) -> bool:
-    """Return whether single samples end at w_2, full batches end near w_∞, and the run with ε ends farther from w_∞
-    than it was.
+    """Return whether single samples lead to the ℓ2 solution w_2 and full batches near the ℓ∞ solution w_∞, and the run
+    with ε goes first towards w_∞ and then away from it.
     """
     single, full, turned = (numbers["runs"][label] for label in (SINGLE, FULL, WITH_EPSILON))
     at_ends = single[-1][0] > 0.998 and full[-1][1] > 0.96 > full[-1][0]
@@ -19,7 +19,7 @@ def shows_margins(numbers: Numbers) -> bool:
 
 
 def shows_attention(numbers: Numbers) -> bool:
-    """Return whether Adam moves from the ℓ2 direction towards the ℓ∞ margin while normalised descent stays."""
+    """Return whether Adam's ℓ∞ margin rises half-way to the largest, while normalised descent keeps its ℓ2 margin."""
     adam, normalised = numbers["runs"]["Adam"][-1], numbers["runs"]["normalised"][-1]
     start = numbers["solutions"][0]
     return bool(adam[1] > start[1] + 0.5 * (1 - start[1]) and normalised[0] > 0.995)
@@ -28,4 +28,4 @@ def shows_attention(numbers: Numbers) -> bool:
 CHECKS: dict[str, Callable[[Numbers], bool]] = {"adam-margins": shows_margins, "adam-attention": shows_attention}
 """For each figure, the function that decides whether its numbers show the intended effect."""
 WRONG = {"adam-margins": fault_named("adam-turns-an-entry").implementation}
-"""For each figure without attention, a fault that its check must notice."""
+"""For each figure whose runs use no attention, a planted fault that the check of the figure must notice."""

@@ -31,7 +31,7 @@ def gap_of(source: str, rule: str, start: list[float], steps: int) -> Gap | None
 
 @pytest.mark.parametrize("further", [0.0, 0.3])
 @pytest.mark.parametrize("betas", [(0.5, 0.5), (0.0, 0.9), (0.9, 0.95)])
-def test_the_rates_equal_those_of_the_statements(betas: tuple[float, float], further: float) -> None:
+def test_step_sizes_kappa_and_rho_equal_those_of_the_statements(betas: tuple[float, float], further: float) -> None:
     steps, gamma, reach, moves = 40, 0.7, 1.5, 2.5
     lengths = 0.02 / np.sqrt(np.arange(1.0, steps + 1))
     bounds = AdamBounds(
@@ -43,13 +43,13 @@ def test_the_rates_equal_those_of_the_statements(betas: tuple[float, float], fur
     np.testing.assert_allclose(rho, value_of(bounds.rho), rtol=1e-12)
 
 
-def test_rates_beyond_floats_are_vacuous() -> None:
+def test_kappa_is_minus_infinity_where_floats_cannot_hold_it() -> None:
     kappa = [rate[1] for rate in rates(theory_of(1e3), 5, 1.0, 1.0, 1.0, 0.0)]
     assert kappa[0] == pytest.approx(1.0)
     assert kappa[1:] == [-math.inf] * 4
 
 
-def test_one_input_has_a_bound_with_short_memory_and_a_vacuous_one_with_long_memory() -> None:
+def test_for_one_input_the_bound_is_finite_only_if_adam_has_a_short_memory() -> None:
     short = gap_of("figure-1a", "adam-0.5-0.5-0.1", [0.0, -1.0], 6000)
     assert short is not None
     assert short.at_most is not None
@@ -61,7 +61,7 @@ def test_one_input_has_a_bound_with_short_memory_and_a_vacuous_one_with_long_mem
     assert usual.measured < 1
 
 
-def test_several_inputs_have_a_bound_only_if_started_with_a_margin() -> None:
+def test_for_several_inputs_a_bound_exists_only_for_a_start_with_a_margin() -> None:
     problem = load("figure-1c", 0).case.problem
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -81,6 +81,6 @@ def test_invalid_rules_of_adam_are_refused(rule: str) -> None:
         rule_named(rule)
 
 
-def test_without_a_theorem_there_is_no_limit() -> None:
+def test_the_limit_of_adam_is_unknown_where_no_theorem_proves_one() -> None:
     limits = [rule_named(f"adam-{numbers}").theory.limit for numbers in ("0.1", "0.9-0.99-0.1", "0.9-0.8-0.1")]
     assert limits == ["unknown", "ℓ∞", "unknown"]

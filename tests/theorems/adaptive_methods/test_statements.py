@@ -1,4 +1,4 @@
-"""The statements on adaptive methods: upheld by the reference, falsified by planted faults; formulas by hand."""
+"""The statements on adaptive methods: upheld by the reference, falsified by planted faults, equal to sums by hand."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def drawn(id: str) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("id", CAUGHT)
-def test_upheld_by_the_reference(id: str) -> None:
+def test_every_statement_is_upheld_by_the_reference(id: str) -> None:
     assert {check(statement(id), case, REFERENCE).verdict for case in drawn(id)[:6]} == {Verdict.UPHELD}
 
 
 @pytest.mark.parametrize(("id", "fault"), [(id, fault) for id, faults in CAUGHT.items() for fault in faults])
-def test_faults_are_caught(id: str, fault: str) -> None:
+def test_each_planted_fault_falsifies_the_claim_that_catches_it(id: str, fault: str) -> None:
     for case in drawn(id):
         claims = check(statement(id), case, FAULTS[fault].implementation).claims
         if any(claim.name == CAUGHT[id][fault] and claim.verdict is Verdict.FALSIFIED for claim in claims):
@@ -138,12 +138,13 @@ def binary(rows: list[list[float]], counts: list[int] | None = None) -> Labelled
 
 
 THREE = binary([[1, 1, -1, 1, -1], [1, 1, -1, -1, 1], [3, -3, 3, 3, 3]])
-"""Samples with entries of equal moduli whose ℓ2 and ℓ∞ solutions, (11, 5, −5, 3, 3)/21 and (1, 1, −1, 1, 1)/3, differ.
+"""Samples, each with entries of one modulus; the ℓ2 solution is (11, 5, −5, 3, 3)/21, the ℓ∞ solution (1, 1, −1, 1,
+1)/3.
 """
 
 
 APART = np.array([[4.0, -1.0, 1.0], [-1.0, 2.0, 0.5]])
-"""Samples whose weights at the fixed point are all irrational."""
+"""Samples whose weights at the fixed point of Adam's proxy are all irrational."""
 
 
 def geometry_of(case: LabelledFeatures, norm: float) -> LabelGeometry:
@@ -152,7 +153,7 @@ def geometry_of(case: LabelledFeatures, norm: float) -> LabelGeometry:
     return LabelGeometry(case, solution)
 
 
-def test_the_two_solutions_of_three_samples_by_hand() -> None:
+def test_the_l2_and_max_norm_solutions_of_three_samples() -> None:
     for norm, due in ((2.0, np.array([11, 5, -5, 3, 3]) / 21), (math.inf, np.array([1, 1, -1, 1, 1]) / 3)):
         p = geometry_of(THREE, norm).solution.p
         w = (p[:5] - p[5:]) / 2
@@ -186,7 +187,7 @@ def test_full_batches_go_to_one_margin_and_single_samples_to_the_other(beta: tup
 
 
 def test_the_formulas_of_adam_in_plain_floats() -> None:
-    """Compute κ_t as printed, with loops, and compare the run's direction with a second computation."""
+    """Compute κ_t by the statement's formulas with loops; Adam's steps satisfy ⟨∇L, step⟩ ≥ κ_t G and |step| ≤ ρ_t."""
     geometry = geometry_of(THREE, math.inf)
     first, second, steps = 0.5, 0.9, 12
     lengths = 1e-3 / np.sqrt(np.arange(1.0, steps + 1))
@@ -219,7 +220,9 @@ def test_the_formulas_of_adam_in_plain_floats() -> None:
 
 
 def test_misplaced_mass_by_hand() -> None:
-    """Two samples take turns, β = ½, and steps are so short that only memory counts: χ = log 2 once both were used."""
+    """Two samples take turns with β = ½ and tiny steps: their weights in memory differ by a factor 2, so the share is
+    tanh(log 2/4).
+    """
     shares = np.tile(np.eye(2), (30, 1))
     share = misplaced(exact(1.0), StepSchedule(np.full(60, 1e-12), 0.5), shares, exact(np.array([0.5, 0.5])))
     assert share.value[0] == 1.0
@@ -229,10 +232,8 @@ def test_misplaced_mass_by_hand() -> None:
 
 
 @pytest.mark.parametrize("weight", [1, 3])
-def test_the_loss_of_a_step_is_bounded_as_in_lemma_0_and_no_lower(weight: int) -> None:
-    """A step against the gradient loses at most |b|/π_min; the bound without 1/π_min fails where weights
-    are unequal.
-    """
+def test_lemma_0_bounds_the_loss_of_a_step_in_the_wrong_direction(weight: int) -> None:
+    """A step in the wrong direction satisfies claim FALLS with the bound of Lemma 0, but not with a fifth of it."""
     case = binary([[1.0], [1.0]], [1, weight])
     geometry = geometry_of(case, math.inf)
     lengths = np.full(1, 0.01)
@@ -251,8 +252,8 @@ def test_the_loss_of_a_step_is_bounded_as_in_lemma_0_and_no_lower(weight: int) -
 
 
 def test_bounds_are_vacuous_where_rounding_of_w_hides_the_steps() -> None:
-    """Steps of 1e-22 are lost in the rounding of W near 1e20, which ρ includes: e^{Dρη} overflows, and the bounds
-    become vacuous without overflowing.
+    """Steps of 1e-22 vanish in the rounding of W near 1e20. The bound on a step includes this rounding, so its
+    exponential overflows, and the claims hold vacuously.
     """
     features = np.array([[1.991543865584311e-17], [323.61612839427823], [647.2322567885565]])
     case = LabelledFeatures(features, np.zeros(3, dtype=np.int64), np.array([3551, 222, 1]), 2, seed=4899)
@@ -262,7 +263,7 @@ def test_bounds_are_vacuous_where_rounding_of_w_hides_the_steps() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_schedules_are_valid_and_wrong_ones_are_detected(kind: str) -> None:
+def test_batch_schedules_are_valid_and_wrong_ones_are_detected(kind: str) -> None:
     rng, weights = np.random.default_rng(0), np.full(5, 0.2)
     shares = batch_schedule(kind, weights, 2, 12, rng)
     assert schedule_fault(BatchSchedule(kind, 2, shares), weights, 12) == ""
@@ -276,14 +277,14 @@ def test_schedules_are_valid_and_wrong_ones_are_detected(kind: str) -> None:
         assert "times, not once" in schedule_fault(BatchSchedule(kind, 2, twice), weights, 12) or kind == "shuffled"
 
 
-def test_bad_schedules_are_refused() -> None:
+def test_schedules_of_unknown_kind_or_impossible_size_are_refused() -> None:
     for kind, size in (("cyclical", 1), ("cyclic", 0), ("cyclic", 6)):
         with pytest.raises(InvalidInput, match="kind, size"):
             batch_schedule(kind, np.full(5, 0.2), size, 3, np.random.default_rng(0))
 
 
 def test_with_unequal_gaps_the_first_step_of_adam_goes_the_wrong_way() -> None:
-    """Rows are 3 and 1, with gaps 0.1 and 1: −∇L(0) = −1/18 although every p > 0 separates."""
+    """The keys' differences are 3 and 1, the scores' 0.1 and 1: −∇L(0) = −1/18, although every p > 0 separates."""
     problem = Problem(np.array([[[3.0], [0.0], [2.0]]]), np.array([[1.0, 0.9, 0.0]]), loss_named("correlation"))
     case = Case(problem)
     slope = scaled_gradient(problem.keys, problem.scores, problem.loss, np.zeros((1, 1)))
@@ -294,7 +295,7 @@ def test_with_unequal_gaps_the_first_step_of_adam_goes_the_wrong_way() -> None:
         assert Verdict.FALSIFIED in {claim.verdict for claim in claims}
 
 
-def test_equal_moduli_are_decided_and_necessary() -> None:
+def test_the_assumption_of_equal_moduli_is_decided_and_needed() -> None:
     assert equal_moduli(THREE).holds is True
     unequal = binary([[4.0, 1.0], [4.0, -1.0]])
     assert equal_moduli(unequal).holds is False
@@ -305,9 +306,9 @@ def test_equal_moduli_are_decided_and_necessary() -> None:
     assert restored == {Verdict.UPHELD}
 
 
-def test_fixed_points_by_hand() -> None:
-    """Equal moduli: the duals of (11, 5, −5, 3, 3)/21. One sample: all entries move equally. Two samples:
-    by bisection.
+def test_fixed_points_of_the_proxy_agree_with_known_ones() -> None:
+    """Fixed points are known for equal moduli (the duals of the ℓ2 solution), for one sample (all entries move equally)
+    and for two samples (by bisection).
     """
     ones = np.ones(3, dtype=np.int64)
     point = proxy_fixed_point(THREE.features, ones, 1)
@@ -331,7 +332,7 @@ def test_fixed_points_by_hand() -> None:
 
 
 def test_the_proxy_and_incremental_adam_go_to_the_fixed_point() -> None:
-    """The steps are 0.3/√t, with β = (0.5, 0.9999) for Adam; the direction is neither the ℓ2 nor the ℓ∞ solution."""
+    """Step sizes are 0.3/√t, Adam's β is (0.5, 0.9999); the fixed point is neither the ℓ2 nor the ℓ∞ solution."""
     ones = np.ones(2, dtype=np.int64)
     point = proxy_fixed_point(APART, ones, 1)
     assert point is not None
@@ -355,8 +356,8 @@ def test_the_proxy_and_incremental_adam_go_to_the_fixed_point() -> None:
     assert cosine(w, W) > 0.999
 
 
-def test_a_support_that_floats_do_not_resolve_is_undecided() -> None:
-    """A margin outside the support is smaller than the margins inside, by less than their rounding."""
+def test_the_statement_is_inconclusive_if_floats_do_not_resolve_the_support() -> None:
+    """A sample of weight 0 has a smaller margin than the samples of positive weight, by less than rounding."""
     rows = np.array([[1.0, 0.5], [0.5, 0.1], [0.3, 0.3], [1.0, 1.0], [1.0, 1.0], [2.0, 0.1]])
     case = LabelledFeatures(rows, np.zeros(6, dtype=np.int64), np.array([1, 1, 1, 1, 1, 3]), 2, seed=0)
     outcome = check(statement("adam-proxy-fixed-point"), case, REFERENCE)
@@ -374,8 +375,8 @@ def test_zero_entries_are_decided_and_needed() -> None:
     assert {claim.verdict for claim in zero_entries.conclusion(full, REFERENCE)} == {Verdict.UPHELD}
 
 
-def test_rows_whose_gradient_cancels_are_tilted_by_rounding() -> None:
-    """Tokens 0 and 2 nearly agree: rows of W's gradient have lost six digits, and are not parallel to the query."""
+def test_the_statement_on_one_query_allows_for_cancellation_in_the_gradient() -> None:
+    """Tokens 0 and 2 nearly agree, so rows of W's gradient lose six digits and are not parallel to the query."""
     token, copy = [1.3004100466876862, -0.5602623674299468], [1.3004100451510918, -0.5602623689665412]
     values = {
         "X": [[[1.0, *token], [1.0, -2.3448212912195068, -1.5083900125802765], [-0.0, *copy]]],

@@ -1,4 +1,4 @@
-"""``theorems bench``: its counts are right, repeatable, and those in docs/benchmarks.md."""
+"""``theorems bench``: its counts of steps are right, repeatable, and equal to those in docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def documented_counts() -> dict[tuple[str, str], list[str]]:
-    """Return the counts in the document's table, by data and rule."""
+    """Return the counts of steps in the table of docs/benchmarks.md, by data and rule."""
     table = DOCUMENT.partition("stays at or below each level\n")[2].partition("\nlimit: ")[0]
     rows = (line.split() for line in table.splitlines() if line.strip().startswith("figure-1"))
     return {(row[0], row[1]): row[3:9] for row in rows}
@@ -74,7 +74,7 @@ def test_a_wrong_gradient_is_noticed(fault: str) -> None:
     assert result != counted("figure-1a", "normalized-1", 300)
 
 
-def test_a_level_is_reached_when_the_run_stays_below_it() -> None:
+def test_a_run_reaches_a_level_of_error_when_it_stays_below_it() -> None:
     iterations = np.array([0, 10, 20, 30])
     assert first_within(np.array([0.5, 0.05, 0.2, 0.05]), iterations, 0.1) == 30
     assert first_within(np.array([math.nan, 0.05, 0.1, 0.05]), iterations, 0.1) == 10
@@ -82,14 +82,14 @@ def test_a_level_is_reached_when_the_run_stays_below_it() -> None:
     assert first_within(np.array([0.05, 0.05, 0.05, math.nan]), iterations, 0.1) is None
 
 
-def test_runs_that_do_not_reach_a_level_count_as_infinite() -> None:
+def test_quartiles_count_runs_that_never_reach_a_level_as_infinite() -> None:
     result = spread([5, None, 3, None, 4])
     assert result.quartiles == (4, 5, None)
     assert result.not_within == 2
     assert spread([None, None]).quartiles == (None, None, None)
 
 
-def test_the_limit_is_the_one_of_the_flow_from_the_same_start() -> None:
+def test_a_run_is_compared_with_the_limit_of_the_flow_from_the_same_start() -> None:
     problem = dataset_named("figure-1b").problem
     local, best = (limit_of(problem, np.array([0.0, c])) for c in (-1.0, 1.0))
     assert isinstance(local, Limit)
@@ -103,7 +103,7 @@ def opposed() -> Problem:
     return Problem(np.array([[[1.0], [0.0]], [[-1.0], [0.0]]]), np.array([[1.0, 0.0], [1.0, 0.0]]))
 
 
-def test_a_finite_stationary_point_is_not_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finite_stationary_point_is_no_limit_direction(capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(limit_of(opposed(), np.array([0.5])), str)
     np.savez("opposed.npz", keys=opposed().keys, scores=opposed().scores, p0=np.array([0.5]))
     assert main(["bench", "--data", "opposed.npz", "--examples", "0", "--jobs", "1"]) == 3
@@ -126,27 +126,27 @@ def test_a_problem_does_not_depend_on_how_many_are_drawn() -> None:
     assert np.linalg.norm(one.keys, axis=-1) == pytest.approx(1.0, rel=1e-12)
 
 
-def test_mirror_descent_is_compared_with_the_solution_in_its_norm() -> None:
+def test_mirror_descent_is_compared_with_the_max_margin_direction_in_its_norm() -> None:
     rule = "normalized-mirror-3-1"
     result = Named("figure-1a", (rule, "normalized-1", "adam-0.1"), 1000).run(nothing).compared[0]
     (power,) = result.powers
     assert power.norm == 3.0
-    # One constraint is tight, with the row k = (−0.1, 1): p_j ∝ √|k_j|.
+    # Only the constraint k·p ≥ 1 with k = (−0.1, 1) is tight, so the solution of least ℓ3 norm has |p_j| ∝ √|k_j|.
     due = np.sqrt([0.1, 1.0]) * [-1, 1]
     assert power.direction == pytest.approx(due / np.linalg.norm(due), abs=1e-9)
     mirrored, normalized, adam = result.rules
     assert mirrored.one_minus_cosine < 1e-4 < 1 - np.dot(power.direction, result.limit)
     assert normalized.one_minus_cosine < 1e-5
     assert (mirrored.theory.limit, normalized.theory.limit, adam.theory.limit) == ("ℓ3", "ℓ2", "unknown")
-    assert mirrored.at_most is None  # the limit is not along the gradient
+    assert mirrored.at_most is None  # the limit direction in the ℓ3 norm is not along the gradient
     assert adam.at_most is None
 
 
-def test_margins_are_shares_of_the_largest() -> None:
+def test_margins_are_reported_as_shares_of_the_largest_margin() -> None:
     result = Named("figure-1a", ("normalized-1", "normalized-mirror-9-1"), 1000).run(nothing).compared[0]
     euclidean, boxed = result.rules[0].margins
     assert euclidean == pytest.approx(1.0, abs=1e-4)
-    # The margin of p_mm ∝ (−0.1, 1) over ‖p‖_∞ is 1.01/1; the largest one is 1.1.
+    # For p_mm ∝ (−0.1, 1) the margin divided by ‖p‖_∞ is 1.01; the largest possible value is 1.1.
     assert boxed == pytest.approx(1.01 / 1.1, rel=1e-3)
     assert max(item for run in result.rules for item in run.margins) <= 1 + 1e-12
     assert result.rules[1].margins[1] > boxed
@@ -158,10 +158,10 @@ def test_rates_are_fitted_to_the_iterates_of_the_run() -> None:
     assert normalized is not None
     assert plain is not None
     assert (normalized.against, plain.against) == ("t", "log t")
-    assert normalized.exponent == pytest.approx(1.0, abs=0.05)  # p = u p_mm + O(1), where u grows like t
+    assert normalized.exponent == pytest.approx(1.0, abs=0.05)  # p(t) = u(t) p_mm + O(1), and u(t) grows like t
 
 
-def test_rules_of_files_have_their_own_units_and_join_the_table() -> None:
+def test_rules_from_files_run_as_separate_units_of_work_and_join_the_table() -> None:
     result = units(["figure-1a"], ["a.py:B", "gd-1", "normalized-1"], 9, 0, 12)
     assert [unit.id for unit in result] == [
         "figure-1a",
@@ -178,7 +178,7 @@ def test_rules_of_files_have_their_own_units_and_join_the_table() -> None:
     assert [power.norm for power in whole.powers] == [3.0]
 
 
-def test_the_drawing_has_a_curve_per_rule_and_is_reproducible() -> None:
+def test_the_drawing_has_a_curve_per_rule_and_equal_bytes_each_time() -> None:
     rules = ("gd-1", "normalized-1")
     named = list(Named("figure-1a", rules, 30).run(nothing).compared)
     generated = list(Generated(0, 0, 3, rules, 30).run(nothing).compared)
@@ -242,7 +242,7 @@ def test_local_limits_and_tied_scores_have_no_proven_bound() -> None:
 
 
 def test_the_proven_bound_fails_for_a_wrong_run() -> None:
-    """The run keeps a distance of half its norm from the ray: it has turned less than its growth requires."""
+    """The run keeps half its norm as distance from the limit's ray: it has turned less than its growth requires."""
     problem = dataset_named("figure-1a").problem
     limit = limit_of(problem, np.array([0.0, -1.0]))
     assert isinstance(limit, Limit)
@@ -307,7 +307,7 @@ def test_bad_input_is_refused(arguments: list[str], message: str, capsys: pytest
     assert not printed.out
 
 
-def test_rules_have_the_meaning_of_their_names() -> None:
+def test_the_number_in_a_rule_s_name_is_its_step_size() -> None:
     problem = dataset_named("figure-1a").problem
     start = np.array([[0.0, -1.0]])
     assert log_step(problem, rule_named("gd-1/L").step, REFERENCE) == -problem.log_smoothness
@@ -325,7 +325,7 @@ def problem_gradient(problem: Problem, p: np.ndarray) -> np.ndarray:
     return np.asarray(gradient.direction) * math.exp(float(gradient.log_scale))
 
 
-def test_w_is_compared_with_both_svms_and_factors_converge_to_the_nuclear_one() -> None:
+def test_w_is_compared_with_both_svms_and_its_factors_converge_to_the_nuclear_norm_solution() -> None:
     batch = Named("tsvm-paths-5", ("normalized-1", "normalized-factored-0.1"), 1500).run(lambda done: None)
     by_w, by_factors = (run.nuclear for run in batch.compared[0].rules)
     assert by_w is not None

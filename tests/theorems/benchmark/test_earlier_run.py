@@ -1,4 +1,4 @@
-"""``theorems bench --compare`` reports every difference in a count, and compares only runs of the same counts."""
+"""``theorems bench --compare`` reports every difference in counts of steps, and only compares runs of equal options."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def report(iterations: dict[str, int | None], quartiles: list[int | None], missi
         (9, None, Verdict.WORSE),
     ],
 )
-def test_a_count_is_the_same_better_or_worse(then: int | None, now: int | None, verdict: Verdict) -> None:
+def test_a_changed_count_of_steps_is_better_or_worse(then: int | None, now: int | None, verdict: Verdict) -> None:
     before, after = (report({"0.1": 3, "0.01": count}, [1, 2, 3], 0) for count in (then, now))
     named, generated = comparison_rows(before, after)
     assert (named.verdict, generated.verdict) == (verdict, Verdict.SAME)
     assert bool(named.changes) == (verdict is not Verdict.SAME)
 
 
-def test_better_at_one_level_and_worse_at_another_is_worse() -> None:
+def test_fewer_steps_at_one_level_and_more_at_another_are_worse() -> None:
     row = comparison_rows(report({"0.1": 3, "0.01": 9}, [1, 2, 3], 0), report({"0.1": 2, "0.01": 10}, [1, 2, 3], 0))[0]
     assert row.verdict is Verdict.WORSE
     assert row.changes == "0.1: 3 → 2; 0.01: 9 → 10"
@@ -65,7 +65,7 @@ def test_generated_problems_are_compared_as_one_row() -> None:
         assert comparison_rows(before, report({"0.1": 3}, quartiles, missing))[1].verdict is verdict  # type: ignore[arg-type]
 
 
-def test_rows_of_only_one_run_are_new_or_not_run() -> None:
+def test_rows_in_only_one_of_two_runs_are_new_or_not_run() -> None:
     before, after = report({"0.1": 3}, [1, 2, 3], 0), report({"0.1": 3}, [1, 2, 3], 0)
     after["data"][0]["rules"][0]["rule"] = "other"
     assert [row.verdict for row in comparison_rows(before, after)] == [Verdict.NEW, Verdict.SAME, Verdict.NOT_RUN]

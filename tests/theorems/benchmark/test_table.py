@@ -26,11 +26,11 @@ RULES = ("normalized-1", "normalized-mirror-3-1", "adam-0.1")
 
 
 def tables(named: list[Comparison], generated: list[Comparison]) -> dict[str, list[tuple[str, ...]]]:
-    """Return the rows by the first two words of the table's heading."""
+    """Return the rows of each table, by the first two words of its heading."""
     return {" ".join(heading.split()[:2]): rows for heading, _, rows, _ in parts(named, generated, 40)}
 
 
-def test_every_rule_has_its_rows() -> None:
+def test_every_rule_has_its_rows_in_the_tables() -> None:
     named = list(Named("figure-1a", RULES, 40).run(lambda done: None).compared)
     generated = list(Generated(0, 0, 3, RULES, 40).run(lambda done: None).compared)
     result = tables(named, generated)
@@ -57,7 +57,7 @@ def test_every_rule_has_its_rows() -> None:
 
 
 def test_a_flow_rests_where_there_is_no_slope() -> None:
-    """With equal scores the flow stays at its start, at p = 0 and beside it."""
+    """With equal scores the flow stays at its start, whether p = 0 or another point."""
     flat = Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1.0, 1.0]]))
     starts = np.array([[0.0, 0.0], [1.0, -2.0]])
     run = read_at([flat, flat], starts, 1.0, np.array([0, 1, 5]))
@@ -66,7 +66,7 @@ def test_a_flow_rests_where_there_is_no_slope() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("norm", 1.0), ("exponent", 0.0), ("proven", -0.5), ("proven", 0.0)])
-def test_the_numbers_of_a_theory_must_be_positive(field: str, value: float) -> None:
+def test_norm_and_exponents_in_a_rule_s_theory_must_be_possible(field: str, value: float) -> None:
     class Own(Optimiser):
         theory = replace(Theory(2.0, "mine"), **{field: value})
 
@@ -89,15 +89,15 @@ def test_a_proven_bound_needs_two_iterates() -> None:
     assert proven_bound(problem, svm, ray[1:]) is None
 
 
-def test_only_a_settled_run_selects_other_tokens() -> None:
-    """Runs pass other tokens on their way; a run is settled if it selects its tokens firmly for most of the time."""
+def test_only_a_settled_run_counts_as_selecting_other_tokens() -> None:
+    """Runs may select other tokens at first; a run is settled if its last tokens had most weight for most steps."""
     problem = dataset_named("figure-1a").problem
     iterations = np.arange(101)
     toward = problem.keys[0, 1] - problem.keys[0, 0]
     far, near = (np.linspace(0.1, size, 101)[:, None] * toward for size in (100.0, 0.2))
     assert problem.selection_at(far[-1]).tolist() == [1]
     assert has_settled(problem, far, iterations)
-    assert not has_settled(problem, near, iterations)  # its weights are spread
+    assert not has_settled(problem, near, iterations)  # weights stay spread over several tokens
     late = np.where(iterations[:, None] < 50, -far, far)
     assert not has_settled(problem, late, iterations)  # its selection changed after a tenth of the run
     early = np.where(iterations[:, None] < 5, -far, far)

@@ -1,6 +1,4 @@
-"""Rules in a user's own file: a good one is compared, a bad one is reported in a sentence, and none decides our exit
-code.
-"""
+"""Rules in a user's own file: good ones are compared, bad ones reported in a sentence; none sets the exit code."""
 
 from __future__ import annotations
 

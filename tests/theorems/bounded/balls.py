@@ -13,7 +13,7 @@ from flint import arb
 from theorems.bounded import Bounded
 
 BITS = 2600
-"""Precision in bits: floats between 2^−1074 and 2^1024 and their sums are exact, products of two nearly so."""
+"""Precision in bits: floats between 2^−1074 and 2^1024 and their sums are exact, products of two floats nearly so."""
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 INFINITY, UNDEFINED = arb("inf"), arb("nan")
@@ -50,8 +50,8 @@ def positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def exponents(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Return exponents x where e^x is ordinary, overflows, is subnormal, vanishes or is near 1; also −∞ and a few of
-    :func:`wide`.
+    """Return exponents x where e^x is ordinary, overflows, is subnormal, vanishes or is near 1; also −∞, and a few
+    numbers from :func:`wide`.
     """
     x = rng.uniform(-760, 715, shape)
     x = np.where(rng.random(shape) < 0.4, rng.normal(size=shape) * 3, x)
@@ -80,8 +80,8 @@ def upper(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def with_errors(rng: np.random.Generator, value: np.ndarray, unknown: float = 0.02) -> Bounded:
-    """Return the values with errors of zero, a rounding, a part of the value, all of it, more, any size, or order 1; a
-    few unknown.
+    """Return balls around the values whose radii are zero, a rounding, a part of the value, the whole value, larger, of
+    any size or of order 1; a few radii are infinite.
     """
     shape = value.shape
     size = np.where(np.isfinite(value), np.abs(value), 0.0)
@@ -103,8 +103,8 @@ def with_errors(rng: np.random.Generator, value: np.ndarray, unknown: float = 0.
 
 
 def sampled(rng: np.random.Generator, x: Bounded, corner: float | None = None) -> np.ndarray:
-    """Return exact numbers from the balls as an array of ``arb``: ends, centre or between; where the error is infinite,
-    any number or NaN.
+    """Return a number from each ball, as an array of ``arb``: an end, the centre or a point between; any number or NaN
+    where the error is infinite.
     """
     theta = rng.choice([-1.0, -1.0, 1.0, 1.0, 0.0, 0.5, -0.75, 2.0**-20], x.shape)
     if corner is not None:
@@ -135,7 +135,7 @@ def inside(truth: Any, value: float, error: float) -> bool:
 
 
 def escaped(truth: Any, result: Bounded) -> list[str]:
-    """Return descriptions of the entries whose true value lies outside; the list is empty if the result is right."""
+    """Return descriptions of the entries whose true value lies outside their ball; an empty list if none does."""
     truth = np.asarray(truth, dtype=object)
     assert truth.shape == result.shape, (truth.shape, result.shape)
     return [
@@ -146,7 +146,7 @@ def escaped(truth: Any, result: Bounded) -> list[str]:
 
 
 def used(truth: Any, result: Bounded) -> np.ndarray:
-    """Return |truth − value| / error, or 0 where both vanish."""
+    """Return the share of each error bound that is used, |truth − value| / error, or 0 where both terms vanish."""
     truth = np.asarray(truth, dtype=object)
     out = np.zeros(result.shape)
     for k in np.ndindex(result.shape):

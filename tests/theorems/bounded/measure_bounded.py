@@ -157,7 +157,7 @@ def problems(rng: np.random.Generator) -> Iterator[tuple[Problem, np.ndarray]]:
             keys, scores = rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens))
             if k % 3 == 1:
                 keys += 4.0
-            if k % 3 == 2:  # the running maximum rises again and again
+            if k % 3 == 2:  # logits grow with t, so the running maximum rises again and again
                 keys = np.sort(keys, axis=1)
             problem = Problem(keys, scores)
             points = rng.normal(size=(16, d)) / np.sqrt(d) * 10.0 ** rng.uniform(-2, 4 if k % 2 else 1, (16, 1))
@@ -165,7 +165,7 @@ def problems(rng: np.random.Generator) -> Iterator[tuple[Problem, np.ndarray]]:
 
 
 def shares(call: Call, dtype: torch.dtype, seed: int = 0) -> dict[str, float]:
-    """Return the error of a kernel as the largest share of its bound, twice the textbook formula's error."""
+    """Return, for each result, the largest error of a kernel divided by twice the bound for the textbook formula."""
     used = dict.fromkeys(("weights", "above 1e-30", "output", "gradient"), 0.0)
     eps = SPACINGS[dtype]
     for problem, points in problems(np.random.default_rng(seed)):

@@ -31,16 +31,17 @@ class Primitive:
     """A rule of one or two operands.
 
     Attributes:
-        name: for the report of a failure.
-        key: in the table of rules: a function, or a ufunc with its method.
+        name: the name of the rule in the report of a failure.
+        key: the key in the table of rules: a function, or a ufunc with the name of a method.
         run: the formula, on bounded arrays and on floats.
-        truth: the same on arrays of exact ``arb``.
-        draws: adversarial values of each operand, drawn in turn.
-        shapes: of the operands, one of them at a time.
-        tame: values on which its width is measured.
-        size: what its own rounding is relative to, from the float operands; None for rules that round nothing.
-        roundings: its own error is at most so many units of 2^−53 of that.
-        use: the least part of an inherited error that a corner of the operands' balls uses, in the median over entries.
+        truth: the same formula on arrays of exact ``arb``.
+        draws: functions that draw adversarial operands, used in turn.
+        shapes: tuples of shapes of the operands, used in turn.
+        tame: for each operand a function that draws ordinary values, on which the width of results is measured.
+        size: function of the float operands: the magnitude to which the rule's own rounding is relative; None for
+            rules that round nothing.
+        roundings: the rule's own error is at most this many times 2^−53 of ``size``.
+        use: the least share of an inherited error that some corner of the operands' balls uses, median over entries.
     """
 
     name: str
@@ -128,7 +129,7 @@ def finite_part(t: Any) -> Any:
 
 
 def logsumexp_of(row: Sequence[Any]) -> Any:
-    """Return log Σ e^t, exactly for one term; the largest term is taken out, since no precision holds e^{1e300}."""
+    """Return log Σ e^t, exactly for one term; the largest t is subtracted first, since no precision holds e^{1e300}."""
     if any(t.is_nan() for t in row):
         return UNDEFINED
     live = [t for t in row if t != -INFINITY]
@@ -139,7 +140,7 @@ def logsumexp_of(row: Sequence[Any]) -> Any:
 
 
 def exp_of_difference(t: Any) -> Any:
-    """Return e^t for t ≤ 0; below t = −10⁶ only an enclosure."""
+    """Return e^t for t ≤ 0; for t < −10⁶ only an interval that contains e^t."""
     if t < -(10**6):
         tiny = arb(-(10**6)).exp()
         return tiny.union(arb(0))
@@ -637,4 +638,4 @@ NO_NUMBERS = {
     *(call(f) for f in (np.greater_equal, np.greater, np.less_equal, np.less, np.equal, np.not_equal, np.isfinite)),
     *(np.zeros_like, np.ones_like, np.full_like, np.shape, np.ndim, np.size),
 }
-"""Rules whose result is no ball of numbers or does not depend on numbers: tested one by one."""
+"""Rules whose result is not a ball, or does not depend on the operands' values; each has a test of its own."""

@@ -20,7 +20,7 @@ each_primitive = pytest.mark.parametrize("primitive", PRIMITIVES, ids=lambda p: 
 
 
 def failures(primitive: Primitive, seed: int, trials: int = TRIALS) -> list[str]:
-    """Return the entries whose true value is outside, over adversarial operands and exact numbers from their balls."""
+    """Return descriptions of entries whose true value is outside the result's ball, for adversarial operands."""
     rng = np.random.default_rng(seed)
     results = []
     with oracle.precision(BITS), np.errstate(all="ignore"):
@@ -37,13 +37,13 @@ def failures(primitive: Primitive, seed: int, trials: int = TRIALS) -> list[str]
 
 
 @each_primitive
-def test_the_true_value_is_inside(primitive: Primitive) -> None:
+def test_the_true_value_is_inside_the_ball_of_the_result(primitive: Primitive) -> None:
     result = failures(primitive, seed=20230613)
     assert not result, "\n".join(result[:5])
 
 
 @each_primitive
-def test_own_rounding_is_not_absurdly_wide(primitive: Primitive) -> None:
+def test_the_bound_on_a_rule_s_own_rounding_is_not_absurdly_wide(primitive: Primitive) -> None:
     rng = np.random.default_rng(1)
     for shapes in primitive.shapes:
         operands = [tame(rng, shape) for tame, shape in zip(primitive.tame, shapes, strict=True)]
@@ -53,7 +53,7 @@ def test_own_rounding_is_not_absurdly_wide(primitive: Primitive) -> None:
 
 
 @each_primitive
-def test_inherited_errors_are_not_absurdly_wide(primitive: Primitive) -> None:
+def test_the_bound_on_inherited_errors_is_not_absurdly_wide(primitive: Primitive) -> None:
     """If operands are positive and known to 1e-6, some corner of their balls must use much of the result's ball."""
     rng = np.random.default_rng(2)
     for shapes in primitive.shapes:
@@ -72,7 +72,7 @@ def test_inherited_errors_are_not_absurdly_wide(primitive: Primitive) -> None:
         assert np.median(most) >= primitive.use, np.median(most)
 
 
-def test_every_rule_is_in_the_table() -> None:
+def test_every_rule_of_bounded_arrays_is_in_the_table_of_tests() -> None:
     tested = {primitive.key for primitive in PRIMITIVES} | NO_NUMBERS
     assert {*UFUNCS, *FUNCTIONS} == tested
 
@@ -121,7 +121,7 @@ def test_comparisons_are_true_only_where_they_are_certain() -> None:
                         ((a == other)[k], s[k] == t[k]),
                         ((a != other)[k], s[k] != t[k]),
                     ):
-                        if other is not a:  # the same ball twice need not hold the same number
+                        if other is not a:  # s and t are different samples of the ball of a
                             assert is_true or not message
                             sure += bool(message)
     assert sure > 5000

@@ -88,7 +88,7 @@ HAS_NO_RULE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("attempt", LOSES_THE_ERROR.values(), ids=LOSES_THE_ERROR)
-def test_the_error_is_never_lost(attempt: Callable[[], Any]) -> None:
+def test_no_conversion_to_floats_loses_the_error(attempt: Callable[[], Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         attempt()
 
@@ -207,10 +207,10 @@ def test_zeros_stay_exact() -> None:
         assert result.value == 0
         assert result.error == 0
     assert np.sum(exact([0.0, 5.0, 0.0])).error == 0
-    assert (exact([3.0]) - 2.5).error == 0  # a float difference without rounding is recognised as exact
+    assert (exact([3.0]) - 2.5).error == 0  # 3.0 − 2.5 is exact in floats, and is recognised as such
 
 
-def test_either_and_hull_contain_both_pieces() -> None:
+def test_results_of_either_and_hull_contain_both_of_their_pieces() -> None:
     x = Bounded([-1.0, 0.0, 1.0], 0.1)
     pieces = either(x >= 0, x < 0, x, -x)
     assert pieces.value.tolist() == [1.0, 0.0, 1.0]
@@ -220,7 +220,7 @@ def test_either_and_hull_contain_both_pieces() -> None:
     assert isinstance(hull(exact(np.inf), exact(np.inf)), Bounded)
 
 
-def test_like_functions_and_shapes() -> None:
+def test_functions_such_as_zeros_like_shape_and_reshape_accept_bounded_arrays() -> None:
     assert np.zeros_like(X).error.tolist() == [0.0, 0.0, 0.0]
     assert np.ones_like(X).value.tolist() == [1.0, 1.0, 1.0]
     assert np.full_like(X, -np.inf).value.tolist() == [-np.inf] * 3

@@ -26,7 +26,7 @@ def shifted(x: np.ndarray) -> np.ndarray:
 
 
 KERNELS: dict[str, Callable[..., Any]] = {"logaddexp.reduce": shifted}
-"""Formulas that kernels write differently from the primitive."""
+"""Primitives that kernels compute by another formula, which is given here."""
 
 
 def of_all_sizes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -78,9 +78,9 @@ def outside(primitive: Primitive, kind: Any, eps: float, draw: Any, trials: int 
 
 
 @pytest.mark.parametrize("primitive", [p for p in COMPUTED if p.size is not None], ids=lambda p: p.name)
-def test_a_ball_for_too_fine_a_spacing_is_left(primitive: Primitive) -> None:
+def test_results_lie_outside_the_ball_for_a_finer_spacing(primitive: Primitive) -> None:
     """The result of a float32 kernel lies outside the ball for a spacing a thousand times finer."""
-    if primitive.name != "sqrt":  # it takes positive numbers only, which are drawn elsewhere
+    if primitive.name != "sqrt":  # the numbers drawn here have both signs
         assert outside(primitive, np.float32, 2.0**-33, moderate)
 
 

@@ -41,14 +41,14 @@ def test_a_hunt_that_finds_nothing_reports_its_effort(capsys: pytest.CaptureFixt
     assert main(["replay", "here/lemma-3.json"]) == 2
 
 
-def test_data_that_no_longer_falsify_exit_without_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_of_data_that_no_longer_falsify_exits_without_failure(capsys: pytest.CaptureFixture[str]) -> None:
     record = json.loads(FILE.read_text(encoding="utf-8"))
     case = record["case"]
     case["keys"], case["scores"] = case["keys"][:1], case["scores"][:1]
     Path("one.json").write_text(json.dumps(record), encoding="utf-8")
     assert main(["replay", "one.json"]) == 0
     assert "single-input holds" in capsys.readouterr().out
-    # With negated scores the start may lead to the other input's token.
+    # With negated scores, the flow from the same start may or may not violate the claim.
     record = json.loads(FILE.read_text(encoding="utf-8"))
     record["case"]["scores"] = [[-x for x in row] for row in record["case"]["scores"]]
     Path("other.json").write_text(json.dumps(record), encoding="utf-8")
@@ -99,7 +99,7 @@ def test_a_damaged_record_gives_no_verdict(capsys: pytest.CaptureFixture[str]) -
         assert message in capsys.readouterr().err
 
 
-def test_replay_names_the_violated_claim_if_it_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_names_the_violated_claim_if_it_is_not_the_recorded_one(capsys: pytest.CaptureFixture[str]) -> None:
     record = {**json.loads(FILE.read_text(encoding="utf-8")), "claim": "norm-diverges"}
     Path("other.json").write_text(json.dumps(record), encoding="utf-8")
     assert main(["replay", "other.json"]) == 3
@@ -107,7 +107,7 @@ def test_replay_names_the_violated_claim_if_it_is_another(capsys: pytest.Capture
 
 
 def test_numbers_are_printed_in_the_units_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
-    """The keys (0, 1) and (1, 2) have p_mm = (3, −1), in whatever units the search works."""
+    """Differences of keys (0, 1) and (1, 2) give p_mm = (3, −1), in whatever units the search works."""
     assert main(["replay", str(FILE)]) == 1
     output = capsys.readouterr().out
     assert f"‖p_mm‖ = {math.sqrt(10):.6g}" in output
@@ -142,7 +142,7 @@ def mine(case, under_test):
         ("yield at_least('norm', Form.EXACT, -1.0, 0.0, rounding=float('inf'), why='exact')", [], "is infinite"),
     ],
 )
-def test_a_conclusion_without_claims_is_no_counterexample(
+def test_a_conclusion_that_raises_or_makes_no_valid_claim_is_no_counterexample(
     body: str, without: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("mine.py").write_text(MINE.format(body=body), encoding="utf-8")

@@ -74,12 +74,12 @@ STEPS = (
     "reference_attention.files.tempfile.mkstemp",
     *(f"os.{name}" for name in ("open", "write", "fsync", "replace")),
 )
-"""The calls by which a file is written."""
+"""Names of the functions that are called to write a file."""
 FILES = ["--json", "r.json", "--junit-xml", "r.xml", "--report", "r.sarif", "--resume", "r.jsonl"]
 
 
 class Failing:
-    """A function whose call number `at` fails."""
+    """A function that works as usual, except that its call number `at` raises OSError."""
 
     def __init__(self, usual: Callable[..., Any], at: int, number: int) -> None:
         self.usual, self.at, self.number, self.calls = usual, at, number, 0
@@ -99,7 +99,7 @@ def test_finished_results_are_kept_whichever_write_fails(
     monkeypatch.chdir(tmp_path)
     install(monkeypatch.setattr)
     command = ["verify", "true", "--examples", "2", "--jobs", "1", *FILES]
-    # The first call tests whether a file can be written, before anything runs.
+    # Let the first call fail (it tests whether a file can be written), then the second one, and so on.
     for at in range(1, 30):
         for path in tmp_path.iterdir():
             path.unlink()

@@ -1,4 +1,4 @@
-"""Lines that commands print about hunts and tables, and exit codes, checked by hand."""
+"""Lines that commands print about hunts and tables, and their exit codes, compared with expected ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def recorded_case() -> Case:
 
 
 def test_the_numbers_of_a_counterexample_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """They are printed when a counterexample is found and when it is replayed."""
+    """Its numbers are printed when a counterexample is found, and when it is replayed."""
     lines = list(case_lines(recorded_case()))
     assert lines
     assert main(["replay", str(FILE)]) == 1
@@ -83,7 +83,7 @@ def test_a_hunt_prints_how_it_ended(
 
 
 def test_the_progress_of_a_hunt_is_printed_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line has the cases per second; it is printed only after some seconds, and then every few seconds."""
+    """The line names the cases per second; it is printed first after some seconds, and then every few seconds."""
     now = [100.0]
     monkeypatch.setattr(console_output.time, "monotonic", lambda: now[0])
     heard = Heard()
@@ -102,10 +102,8 @@ def test_the_progress_of_a_hunt_is_printed_every_few_seconds(monkeypatch: pytest
     ]
 
 
-def test_completed_rounds_are_reused() -> None:
-    """All rounds are reused except a last one that has a counterexample, which is drawn again, or that was
-    cut short.
-    """
+def test_a_resumed_hunt_reuses_its_completed_rounds() -> None:
+    """All rounds of a hunt are reused, except the last one if it has a counterexample or was cut short."""
     looked = Observation(0.5, False, True, False, "", False, 1.0)
     one, other = (looked,), (looked, looked)
     assert RoundsResult("lemma-3").as_known(ROUND - 1) == ((), ())
@@ -132,7 +130,7 @@ def test_a_table_of_faults_sets_the_exit_code_and_prints_the_reason(capsys: pyte
     assert said()[0].endswith("this statement's column of the table means nothing: sum")
 
 
-def test_a_bar_within_a_table_cell_is_escaped() -> None:
+def test_a_vertical_bar_within_a_table_cell_is_escaped() -> None:
     assert markdown_table(("a", "b"), [("|x|", "1")]).splitlines() == ["| a | b |", "| --- | --- |", "| \\|x\\| | 1 |"]
 
 
@@ -144,7 +142,7 @@ def test_a_junit_document_has_version_and_seed() -> None:
     assert result["seed"] == "5"
 
 
-def test_the_command_parses_its_own_arguments(
+def test_the_command_without_arguments_parses_those_of_the_process(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["theorems", "show", "lemma-3"])

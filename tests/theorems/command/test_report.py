@@ -55,7 +55,7 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 @pytest.fixture
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries()  # register them while the real statements are installed
+    entries()  # register the registries' entries while the real statements are installed
     install(monkeypatch.setattr)
 
 
@@ -78,11 +78,11 @@ def test_a_report_exits_like_verify_live_and_from_results(
         rows = [[line for line in text.splitlines() if line.startswith(f"| `{id}` |")] for text in (live, recorded)]
         assert rows[0] == rows[1] != []
         sections = [section_of(id, text) for text in (live, recorded)]
-        assert sections[0].startswith(sections[1].rstrip())  # the results do not contain the case of a failure
+        assert sections[0].startswith(sections[1].rstrip())  # the JSON results lack the falsified case
 
 
 def section_of(id: str, text: str) -> str:
-    """Return the section of the document on the claims of a statement."""
+    """Return the section of the document that lists the claims of a statement."""
     return re.split(r"^##", text.partition(f"\n### {id}: ")[2], flags=re.MULTILINE)[0]
 
 
@@ -99,7 +99,7 @@ def test_a_falsified_statement_is_reported_with_its_case() -> None:
 
 @fakes
 @pytest.mark.parametrize("name", ["report.md", "report.html"])
-def test_same_seed_same_document(name: str) -> None:
+def test_the_same_seed_gives_the_same_report(name: str) -> None:
     written = []
     for seed in ("0", "0", "1"):
         assert main(["verify", "true", *QUICK, "--seed", seed, "--report", name]) == 0
@@ -181,7 +181,7 @@ def test_a_report_on_user_data_lists_the_assumptions() -> None:
     assert "not-applicable" in text
 
 
-def test_every_pair_has_a_recorded_hunt() -> None:
+def test_every_pair_of_statement_and_dropped_assumption_has_a_recorded_hunt() -> None:
     every = list(statements().values())
     result = hunt_records(every)
     assert result is not None
@@ -193,7 +193,7 @@ def test_every_pair_has_a_recorded_hunt() -> None:
     assert by_id["theorem-3"][Status.NEEDED] == ["separable"]
 
 
-def test_the_planted_faults_are_counted(tmp_path: Path) -> None:
+def test_a_report_counts_the_planted_faults_and_those_caught(tmp_path: Path) -> None:
     rows = ["| fault | in | L3 | L11 |", "| --- | --- | --- | --- |", "| `sparsemax` | softmax | 2 |  |"]
     rows += ["| `top-2` | softmax | – |  |", "| `svm-with-bias` | svm | = | 1 |", "", "| fault | size |"]
     (tmp_path / RECORDS).mkdir(parents=True)
@@ -246,7 +246,7 @@ class Balanced(HTMLParser):
 NASTY = '<script>alert("x")</script> a|b *c* `d` [e](f) & _g_ p_mm'
 
 
-def test_everything_is_escaped() -> None:
+def test_every_text_in_a_report_is_escaped() -> None:
     texts = (NASTY, Code(NASTY), Reference(NASTY), Link(NASTY, "a&b.md"))
     document = [
         Heading(1, NASTY, NASTY),

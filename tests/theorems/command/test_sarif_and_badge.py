@@ -32,7 +32,7 @@ ALL = [
 
 
 def check_structure(values: dict[str, Any]) -> None:
-    """Assert what the schema of SARIF 2.1.0 requires of the properties used, and its table of kinds and levels."""
+    """Assert what SARIF 2.1.0 requires of the properties that we write, and which levels it allows for each kind."""
     assert values["version"] == "2.1.0"
     assert values["$schema"].endswith("sarif-schema-2.1.0.json")
     (run,) = values["runs"]
@@ -70,7 +70,7 @@ def test_each_verdict_except_upheld_gives_a_result(kernel: str | None) -> None:
     assert "suppressions" not in result["kernel-scale"]
 
 
-def test_a_level_that_the_standard_forbids_is_caught() -> None:
+def test_a_level_that_sarif_forbids_for_a_kind_is_caught() -> None:
     record = json.loads(sarif_text(ALL, None, {}))
     record["runs"][0]["results"][1]["level"] = "warning"
     with pytest.raises(AssertionError):

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def _as_of_a_terminal() -> None:
-    """Reset signals to the defaults of a command started in a terminal; under ``nohup`` the tests ignore some, which
-    every child would inherit.
+    """Reset signals to the defaults of a command started in a terminal: tests run under ``nohup`` ignore some signals,
+    and children would inherit that.
     """
     for number in CODES:
         signal.signal(number, signal.SIG_DFL)
@@ -70,7 +70,7 @@ def test_finished_results_are_written_on_a_signal(number: signal.Signals, jobs: 
 
 @pytest.mark.parametrize("number", list(CODES))
 def test_a_signal_while_the_command_starts_ends_it_cleanly(number: signal.Signals) -> None:
-    """The signal arrives while the command imports typer, after our own first line; before that Python handles it."""
+    """The signal arrives while the command imports typer, after our handlers are set; before that Python handles it."""
     code = f"import os, signal; os.kill(os.getpid(), signal.{number.name})"
     hook = "import builtins, sys; usual = builtins.__import__\n"
     hook += "def load(name, *rest):\n    if name == 'typer':\n        " + code + "\n    return usual(name, *rest)\n"

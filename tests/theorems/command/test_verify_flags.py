@@ -113,7 +113,7 @@ def test_a_journal_of_another_run_is_refused(capsys: pytest.CaptureFixture[str])
 
 
 def twice(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[str], list[str]]:
-    """Return what a command prints, and what it prints when it resumes from its journal cut off after two lines."""
+    """Return the lines that a command prints in full, and when it resumes from its journal cut off after two lines."""
     messages = []
     for _ in range(2):
         code = main([*arguments, "--resume", "r.jsonl"])
@@ -147,7 +147,7 @@ def test_an_interrupted_bench_run_resumes_from_its_journal(capsys: pytest.Captur
 
 
 @fakes
-def test_known_failures_pass_and_others_fail(capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_failures_exit_with_0_and_other_failures_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     Path("known.txt").write_text("false issue 7\n", encoding="utf-8")
     options = ["--examples", "3", "--jobs", "1", "--known-failures", "known.txt"]
     assert main(["verify", "true", "false", *options]) == 0

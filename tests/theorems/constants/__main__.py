@@ -1,6 +1,4 @@
-"""Measure by how much each constant can be weakened before its statement fails; ``--write`` stores the cases and the
-table.
-"""
+"""Measure how much each constant can be weakened before its statement fails; ``--write`` stores cases and table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document docs/constants.md: the table of constants, from the stored witnesses."""
+"""The document docs/constants.md: the table of constants, from the stored cases on which weakened constants fail."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def markdown() -> str:
 
 
 def row(id: str, constant: Constant, witness: Witness | None) -> str:
-    """Return a row of the table."""
+    """Return the row of the table on one constant of a statement."""
     seen = ("–", "", constant.unseen) if witness is None else (f"{witness.share:.3g}", witness.claim, witness.place)
     return "| " + " | ".join((id, constant.says, constant.becomes, *seen)) + " |"

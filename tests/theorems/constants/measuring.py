@@ -1,6 +1,4 @@
-"""The weakening of a constant at which a claim fails, with the case on which it fails; stored, and replayed
-by tests.
-"""
+"""The least weakening of a constant at which a claim fails, and the case on which it fails; tests replay them."""
 
 from __future__ import annotations
 
@@ -25,19 +23,19 @@ KEPT = Path(__file__).parent / "kept"
 LARGEST = 200
 """Largest number of entries of the keys of a stored case."""
 SHARES = tuple(2.0**-k for k in range(1, 11))
-"""Shares that are tried after 1, down to the first at which no case fails."""
+"""Shares by which a constant is weakened after the share 1, down to the first share at which no case fails."""
 
 
 @dataclass(frozen=True)
 class Witness:
-    """A case on which a statement fails with a constant that is weaker by a share.
+    """A case on which a statement fails when a constant is weakened by a share (0: unchanged, 1: the weaker value).
 
     Attributes:
-        id: of the statement.
-        share: the smallest of those tried with which it fails.
-        claim: that fails.
-        place: fixed, kept or drawn, and which.
-        case: as text.
+        id: the id of the statement.
+        share: the smallest tried share with which the statement fails on the case.
+        claim: the name of the claim that fails.
+        place: where the case is from, with its name or number: "fixed", "kept" or "drawn".
+        case: the case as text.
     """
 
     id: str
@@ -57,7 +55,7 @@ def failing(id: str, case: Any, constant: Constant, share: float) -> str:
 
 
 def cases_of(id: str, examples: int) -> Iterator[tuple[str, Any]]:
-    """Yield small cases: the fixed ones of the table, the stored ones that measure strengths, and drawn ones."""
+    """Yield small cases with their places: those of :data:`WITNESSES`, those stored by other tests, and drawn ones."""
     yield from ((f"fixed {name}", case) for name, case in WITNESSES.get(id, {}).items())
     yield from ((f"kept {k + 1}", witness.case) for k, witness in enumerate(stored_cases(id)))
     drawn = draw_cases(statement_named(id), examples, 0)
@@ -65,9 +63,7 @@ def cases_of(id: str, examples: int) -> Iterator[tuple[str, Any]]:
 
 
 def measure(constant: Constant, id: str, examples: int, most: int = 4) -> Witness | None:
-    """Return the witness of the smallest share among the first few cases that fail at share 1, or None if
-    none fails.
-    """
+    """Return the witness of smallest share among the first ``most`` cases that fail at share 1, or None without any."""
     failures: list[tuple[str, Any, str]] = []
     for place, case in cases_of(id, examples):
         small = not isinstance(case, Case) or case.problem.keys.size <= LARGEST
@@ -93,13 +89,13 @@ def path_of(id: str) -> Path:
 
 
 def keep(id: str, witnesses: dict[str, Witness | None]) -> None:
-    """Write the witnesses of a statement's constants, by constant."""
+    """Write the witnesses of a statement's constants, keyed by constant, to the statement's file."""
     record = {key: None if witness is None else asdict(witness) for key, witness in witnesses.items()}
     path_of(id).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def stored_witnesses(id: str) -> dict[str, Witness | None]:
-    """Return the stored witnesses of a statement, or an empty table."""
+    """Return the stored witnesses of a statement, keyed by constant, or an empty dictionary."""
     if not path_of(id).exists():
         return {}
     record = json.loads(path_of(id).read_text(encoding="utf-8"))

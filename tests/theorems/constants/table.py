@@ -1,7 +1,7 @@
-"""The named constants of the effective bounds of all papers, and a weaker value for each.
+"""The named constants in the explicit bounds of all papers, each with a weaker value.
 
-Those of a paper are ``CONSTANTS`` of ``constants.py`` in the folder of its tests, beside ``WITNESSES``, cases to try
-first.
+The file ``constants.py`` in the folder of a paper's tests has the paper's ``CONSTANTS``, and in ``WITNESSES`` cases to
+try first.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ from tests.theorems.constants.weakening import Constant
 _MODULES = modules_of_papers("constants")
 
 CONSTANTS: tuple[Constant, ...] = tuple(constant for module in _MODULES for constant in module.CONSTANTS)
-"""The constants of all statements that have effective bounds with constants of their own."""
+"""The constants of all statements whose bounds have explicit constants of their own."""
 WITNESSES: dict[str, dict[str, Subject]] = {id: cases for module in _MODULES for id, cases in module.WITNESSES.items()}
-"""Cases for each statement that are tried before any others."""
+"""For each statement, cases by name that are tried before any others."""

@@ -28,7 +28,7 @@ def test_a_weakened_constant_falsifies_a_claim(constant: Constant, witness: Witn
     assert failing(witness.id, case, constant, 0.0) == ""
 
 
-def test_a_constant_without_a_witness_has_a_reason() -> None:
+def test_a_constant_whose_weakening_no_case_refutes_has_a_reason() -> None:
     missing = [f"{id}: {item.key}" for id in ids() for item in constants_of(id) if item.key not in stored_witnesses(id)]
     assert missing == []
     silent = [
@@ -43,7 +43,7 @@ def test_a_constant_without_a_witness_has_a_reason() -> None:
     assert {*silent} <= {*unsaid}
 
 
-def test_witnesses_are_stored_for_exactly_the_constants_of_the_table() -> None:
+def test_results_are_stored_for_exactly_the_constants_of_the_table() -> None:
     for id in ids():
         assert set(stored_witnesses(id)) == {item.key for item in constants_of(id)}
 

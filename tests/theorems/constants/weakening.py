@@ -1,6 +1,6 @@
-"""A statement's own constants made weaker, by a share from 0 (unchanged) to 1 (the weaker value in the table).
+"""Weakening of a constant in a statement's bound, by a share from 0 (unchanged) to 1 (the weaker value in the table).
 
-An unneeded factor is a finding, and a needed one has a case on which the statement fails without it.
+If a factor is needed, the statement fails on some case without the factor; an unneeded factor is a finding.
 """
 
 from __future__ import annotations
@@ -19,23 +19,21 @@ from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 
 Weakened = Callable[[Callable[..., Any], float], Callable[..., Any]]
-"""A map from the constant, as a function of its arguments, and a share to the weakened constant, a function of the same
-arguments.
-"""
+"""Function (constant, share) → weakened constant, where both constants are functions of the same arguments."""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A named constant of an effective bound.
+    """A named constant in an explicit bound.
 
     Attributes:
-        ids: the statements that claim with it.
-        says: the constant in its bound, as the docstring has it.
-        becomes: what it is replaced by at the share 1.
-        owner: the module or class that has it.
-        attribute: its name there.
-        weaken: how.
-        unseen: why nothing fails without it, where nothing does.
+        ids: the statements whose claims use the constant.
+        says: the constant as written in the bound in the statement's docstring.
+        becomes: the weaker value that replaces the constant at the share 1.
+        owner: the module or class that has the constant as an attribute.
+        attribute: the name of the constant in ``owner``.
+        weaken: function that returns the constant weakened by a share.
+        unseen: why no case fails with the weakened constant; empty if some case fails.
     """
 
     ids: tuple[str, ...]
@@ -48,7 +46,7 @@ class Constant:
 
     @property
     def key(self) -> str:
-        """Return the key under which its witnesses are stored."""
+        """Return the key under which the constant's witnesses are stored."""
         return f"{self.says} → {self.becomes}"
 
     @contextmanager
@@ -67,17 +65,17 @@ class Constant:
 
 
 def scaled(factor: float) -> Weakened:
-    """Weaken by multiplying with factor^share."""
+    """Return the weakening that multiplies a constant by factor^share."""
     return lambda original, share: lambda *of, **by: original(*of, **by) * factor**share
 
 
 def faded(original: Callable[..., Any], share: float) -> Callable[..., Any]:
-    """Weaken by multiplying with 1 − share."""
+    """Return the constant multiplied by 1 − share."""
     return lambda *of, **by: original(*of, **by) * (1 - share)
 
 
 def lowered(amount: Callable[..., Any]) -> Weakened:
-    """Weaken a logarithm by subtracting share · amount, where amount is a function of the constant's arguments."""
+    """Return the weakening that subtracts share · amount from a constant that is a logarithm."""
     return lambda original, share: lambda *of, **by: original(*of, **by) - share * amount(*of, **by)
 
 
@@ -108,7 +106,7 @@ def log_gaps(problem: Problem) -> float:
 
 
 def towards_one(original: Any, share: float) -> Any:
-    """Weaken x to x^(1 − share)."""
+    """Return the constant to the power 1 − share."""
     return lambda *of: np.exp((1 - share) * np.log(original(*of)))
 
 
@@ -117,6 +115,6 @@ def less_share(original: Any, share: float) -> Any:
 
 
 def case(rows: list[list[float]], scores: list[float], loss: str) -> Case:
-    """Return one input whose optimal token is the origin, with the given rows."""
+    """Return one input whose first token is 0, so that ``rows`` are its key minus the keys of the other tokens."""
     keys = np.array([[[0.0] * len(rows[0]), *(-np.array(row) for row in rows)]])
     return Case(Problem(keys, np.array([scores]), loss_named(loss)), seed=1)

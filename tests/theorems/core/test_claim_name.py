@@ -1,4 +1,4 @@
-"""Names of claims, declared once with their part and the cases on which the claims are made."""
+"""Names of claims: each is declared with its part of the statement and the condition under which the claim is made."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_a_statement_reads_its_claims_from_the_declarations() -> None:
     assert {type(name) for name in (*made.claims, *made.states, *made.premises)} == {str}
 
 
-def test_without_a_stated_claim_a_statement_has_no_stated_part() -> None:
+def test_a_statement_that_declares_no_stated_claim_has_no_stated_part() -> None:
     assert statement("declared", claims=(GIVEN, MORE))(conclusion).states == ()
 
 
-def test_claims_and_pickles_carry_the_plain_name() -> None:
+def test_claims_and_pickled_names_have_plain_strings_as_names() -> None:
     claim = at_least(MORE, Form.EXACT, 1.0, 0.0, rounding=0.0)
     assert type(claim.name) is str
     assert claim.name == "more"
@@ -45,7 +45,7 @@ def test_claims_and_pickles_carry_the_plain_name() -> None:
     assert sent == "more"
 
 
-def test_another_statement_may_make_a_claim_on_fewer_cases() -> None:
+def test_a_declared_claim_can_be_restricted_to_fewer_cases() -> None:
     fewer = MORE.only("tokens tie")
     assert (fewer, fewer.part, fewer.when) == ("more", Part.SHARPER, "tokens tie; n = 1")
     assert SAID.only(ONE_INPUT).when is ONE_INPUT
@@ -67,7 +67,7 @@ def test_contradictory_declarations_are_refused(
         statement("declared", claims=claims, **options)
 
 
-def test_premises_of_all_objects_are_listed_in_order() -> None:
+def test_premises_of_several_objects_are_listed_in_order() -> None:
     class Run:
         def premises(self) -> Iterator[Claim]:
             yield at_least("second", Form.EXACT, 1.0, 0.0, rounding=0.0)

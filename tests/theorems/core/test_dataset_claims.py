@@ -1,6 +1,4 @@
-"""Claims on keys, scores, p_mm and its flags: right values are upheld and wrong ones falsified, whoever
-reports them.
-"""
+"""Claims on keys, scores, p_mm and the flags of p_mm: right values are upheld and wrong ones are falsified."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def test_the_reference_computes_products_within_half_an_ulp_in_any_unit() -> Non
 
 
 @pytest.mark.parametrize("fault", TOKEN_FAULTS, ids=lambda fault: fault.name)
-def test_wrong_products_are_caught(fault) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_products_of_factors_are_caught(fault) -> None:  # type: ignore[no-untyped-def]
     (result,) = failing_claims(random_case(), fault.implementation)
     assert result == ("keys-are-products" if fault.name.startswith("keys") else "scores-are-products")
 
@@ -72,14 +70,14 @@ def test_half_way_between_two_floats_either_is_accepted() -> None:
 
 
 DEPENDENT = Problem([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0, 0.0]])
-"""Two equal rows: they are dependent, and both can have a positive dual."""
+"""Two equal constraints k·p ≥ 1: they are linearly dependent, and both can have a positive dual."""
 WITHOUT_DUAL = Problem([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -5.0]]], [[1.0, 0.0, 0.0]])
-"""p_mm = (1, 0) is the first row alone; the second row, (1, 5), is a neighbour whose dual can only be 0."""
+"""p_mm = (1, 0) solves the first constraint alone; the second token, with k = (1, 5), is a neighbour of dual 0."""
 SIMPLE = Problem([[[1.0, 0.0], [0.0, 0.0], [-3.0, 5.0]]], [[1.0, 0.0, 2.0]])
 
 
 @pytest.mark.parametrize("problem", [DEPENDENT, WITHOUT_DUAL, SIMPLE])
-def test_right_flags_are_upheld_and_their_opposites_are_not(problem: Problem) -> None:
+def test_right_flags_of_p_mm_are_upheld_and_wrong_ones_are_falsified(problem: Problem) -> None:
     svm = max_margin(problem.keys, [0])
     assert isinstance(svm, MaxMargin)
     assert svm_claim(problem, svm.alpha, svm).verdict is Verdict.UPHELD
@@ -91,7 +89,7 @@ def test_right_flags_are_upheld_and_their_opposites_are_not(problem: Problem) ->
         assert verdict is (Verdict.FALSIFIED if changed else Verdict.UPHELD), fault.name
 
 
-def test_p_relax_is_certified_with_the_requested_margins() -> None:
+def test_p_relax_is_upheld_only_for_the_inputs_whose_margins_it_must_have() -> None:
     keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 3.0], [0.0, 0.0]]])
     problem, alpha, support = Problem(keys, [[1.0, 0.0]] * 2), np.zeros(2, dtype=np.int64), np.array([True, False])
     relaxed, full = relaxed_max_margin(keys, alpha, support), max_margin(keys, alpha)

@@ -1,6 +1,4 @@
-"""One falsified verdict makes a run falsified, one undecided makes it inconclusive, and so does the lack of an upheld
-one.
-"""
+"""A run with a falsified verdict is falsified; one with an undecided or without an upheld verdict is inconclusive."""
 
 from __future__ import annotations
 
@@ -27,5 +25,5 @@ def test_the_gravest_verdict_decides(count: int) -> None:
         assert exit_of(reversed(verdicts)) is CODES[verdicts[0]]
 
 
-def test_no_verdict_at_all_is_inconclusive() -> None:
+def test_a_run_without_any_verdict_is_inconclusive() -> None:
     assert exit_of([]) is Exit.INCONCLUSIVE

@@ -1,4 +1,4 @@
-"""Differences of keys: equal for one point and for many, at any size of the problem."""
+"""Differences of keys k_iα − k_it: their values and bounds of rounding, for one choice of tokens α or many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from theorems.core.key_rows import LARGE, key_rows
 
 @pytest.mark.parametrize("d", [2, LARGE])
 @pytest.mark.parametrize("token", [[0, 2], [[0, 2], [0, 2]], [[0, 2], [1, 2], [0, 2]]])
-def test_rows_are_differences_with_bounds_of_their_rounding(d: int, token: list[object]) -> None:
+def test_key_differences_carry_bounds_of_their_rounding(d: int, token: list[object]) -> None:
     rng = np.random.default_rng(d)
     keys = rng.standard_normal((2, 3, d)) * 2.0 ** rng.integers(-30, 30, (2, 3, d))
     problem, chosen = Problem(keys, np.zeros((2, 3)), "logistic"), np.array(token)
@@ -30,9 +30,9 @@ def test_rows_are_differences_with_bounds_of_their_rounding(d: int, token: list[
 
 
 @pytest.mark.parametrize("d", [2, LARGE])
-def test_rows_follow_the_arithmetic_in_force(d: int) -> None:
-    """Rows are plain floats within a search, and otherwise carry the rounding of the current spacing, whatever was
-    computed before.
+def test_key_differences_use_the_current_arithmetic(d: int) -> None:
+    """Differences of keys are plain floats within ``in_floats``, and otherwise carry the rounding of the current
+    spacing, whatever was computed before.
     """
     keys = np.random.default_rng(0).standard_normal((2, 3, d))
     problem, chosen = Problem(keys, np.zeros((2, 3)), "logistic"), np.array([0, 2])
@@ -49,8 +49,8 @@ def test_rows_follow_the_arithmetic_in_force(d: int) -> None:
     assert coarse.error.max() > 1e6 * usual.error.max() > 0
 
 
-def test_row_error_bounds_contain_the_rows_of_factors_and_of_floats() -> None:
-    """Exact decisions are about the factors, but an implementation gets the floats."""
+def test_error_bounds_contain_differences_of_exact_and_of_rounded_products() -> None:
+    """Keys are products of factors. Exact decisions use the exact products, but an implementation gets rounded ones."""
     X = np.array([[[0.9, 0.3], [0.9009, 0.3], [-0.1, 1 / 3]]])
     keys = OuterKeys(X, np.array([[0.7, 0.1]]))
     problem = Problem(keys, np.zeros((1, 3)), "logistic")
@@ -66,6 +66,6 @@ def test_row_error_bounds_contain_the_rows_of_factors_and_of_floats() -> None:
             assert abs(of_floats - Fraction(value)) <= Fraction(error)
             beyond_its_own += abs(of_floats - Fraction(value)) > Fraction(2.0**-51 * abs(value))
     assert beyond_its_own > 0
-    # The same token, or equal entries of two tokens: the rounding errors are equal.
+    # Equal entries have equal rounding errors, so their difference is exactly 0.
     assert (result.error[0] == 0).all()
     assert (result.error[1, 2:] == 0).all()

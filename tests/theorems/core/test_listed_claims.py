@@ -36,8 +36,8 @@ def test_every_statement_of_the_suite_lists_its_claims(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", CHEAP)
-def test_the_claims_made_are_those_listed(id: str) -> None:
-    """Test both directions; an unlisted claim is an error, which makes the verdict inconclusive."""
+def test_a_statement_makes_exactly_the_claims_that_it_lists(id: str) -> None:
+    """Each listed claim is made; an unlisted claim would be an error, which makes the verdict inconclusive."""
     result = verify_generated(id, EXAMPLES, 0)
     assert result.verdict is Verdict.UPHELD, result.reason
     assert result.never_made == ()
@@ -58,7 +58,7 @@ def test_the_claims_made_on_a_case_are_among_those_listed(id: str) -> None:
 
 @statement("two-claims", claims=always("first") | {"never": "where pigs fly"})
 def two_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The first of two listed claims holds, and three tokens bring an unlisted one."""
+    """Make the first of two listed claims, and for three tokens a claim that is not listed."""
     yield Claim("first", Form.EXACT, 0.0, 0.0, EXACT)
     if case.problem.T == 3:
         yield Claim("unlisted", Form.EXACT, 0.0, 0.0, EXACT)

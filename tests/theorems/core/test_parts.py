@@ -1,6 +1,4 @@
-"""The part of a statement to which a failed claim belongs: a premise, the stated conclusion, or a sharper claim of
-ours.
-"""
+"""The part of a statement to which a failed claim belongs: premise, the paper's conclusion, or our sharper claims."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def stating(*claims: Claim, states: tuple[str, ...] | None = ("limit",), premise
 
     @statement("stating", claims=LISTED, states=states, premises=premises)
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """The given claims."""
+        """Make the given claims."""
         yield from claims
 
     return conclusion
@@ -57,7 +55,7 @@ def parts_of(tried: Statement) -> Parts:
     return result.parts
 
 
-def test_a_failure_of_only_a_sharper_claim() -> None:
+def test_a_failed_sharper_claim_leaves_the_paper_s_conclusion_upheld() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP)
     parts = parts_of(tried)
     assert (parts.stated, parts.premises, parts.sharper) == (UPHELD, UPHELD, FALSIFIED)
@@ -76,7 +74,7 @@ def test_a_failure_of_only_a_sharper_claim() -> None:
     }
 
 
-def test_a_failure_of_the_stated_conclusion() -> None:
+def test_a_failed_claim_of_the_paper_falsifies_the_paper_s_conclusion() -> None:
     tried = stating(RUN, NO_LIMIT, SHARP)
     assert parts_of(tried).stated is FALSIFIED
     result = of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
@@ -88,8 +86,8 @@ def test_a_failure_of_the_stated_conclusion() -> None:
     )
 
 
-def test_a_part_that_was_not_reached_is_not_upheld() -> None:
-    """The conclusion ended with the claim that failed, or left the stated claim undecided."""
+def test_a_paper_s_conclusion_that_was_not_reached_is_inconclusive() -> None:
+    """The paper's claim was not made, since a sharper claim failed first, or it was undecided."""
     for claims in ([RUN, NO_SHARP], [RUN, undecided_claim("limit", "too far", Form.LIMIT), NO_SHARP]):
         tried = stating(*claims)
         assert parts_of(tried).stated is INCONCLUSIVE
@@ -100,11 +98,11 @@ def test_a_part_that_was_not_reached_is_not_upheld() -> None:
 
 
 @pytest.mark.parametrize(("states", "stated"), [(("limit", "several"), UPHELD), (("limit", "single"), INCONCLUSIVE)])
-def test_a_claim_is_missing_only_where_its_condition_holds(states: tuple[str, ...], stated: Verdict) -> None:
+def test_a_claim_not_made_counts_only_where_its_condition_holds(states: tuple[str, ...], stated: Verdict) -> None:
     assert parts_of(stating(RUN, LIMIT, NO_SHARP, states=states)).stated is stated
 
 
-def test_an_undecidable_condition_counts_as_holding() -> None:
+def test_a_condition_that_cannot_be_evaluated_counts_as_holding() -> None:
     assert parts_of(stating(RUN, LIMIT, NO_SHARP, states=("limit", "sometimes"))).stated is INCONCLUSIVE
     assert not SEVERAL.holds(CASE)
     broken = Condition("who knows", lambda case: case.nothing)
@@ -112,7 +110,7 @@ def test_an_undecidable_condition_counts_as_holding() -> None:
 
     @statement("broken", claims=listed, states=("limit",))
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """A sharper claim only."""
+        """Make a sharper claim only."""
         yield NO_SHARP
 
     assert parts_of(conclusion).stated is INCONCLUSIVE
@@ -126,13 +124,13 @@ def test_where_a_premise_fails_the_conclusion_is_undecided() -> None:
         assert reason.startswith("run (a premise, not what is concluded; the paper's conclusion is not decided")
 
 
-def test_a_claim_of_ours_that_no_source_states() -> None:
+def test_a_statement_without_claims_of_the_paper_is_reported_as_ours() -> None:
     tried = stating(RUN, NO_SHARP, states=())
     assert parts_of(tried).stated is None
     assert "(a claim of ours, which the paper does not state)" in check(tried, CASE, REFERENCE).reason
 
 
-def test_without_a_declaration_all_claims_are_the_conclusion() -> None:
+def test_without_declared_parts_all_claims_belong_to_the_conclusion() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP, states=None, premises=())
     parts = parts_of(tried)
     assert (parts.stated, parts.premises, parts.sharper) == (FALSIFIED, None, None)
@@ -157,7 +155,7 @@ def test_unknown_names_of_parts_are_refused(wrong: Any, sentence: str) -> None:
     assert str(error.value) == sentence
 
 
-def test_only_falsified_cases_count_and_of_them_the_worst() -> None:
+def test_merged_results_report_the_part_of_the_worst_falsified_case() -> None:
     upheld, sharp, limit = (
         of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
         for tried in (stating(RUN, LIMIT, SHARP), stating(RUN, LIMIT, NO_SHARP), stating(RUN, NO_LIMIT, SHARP))
@@ -172,7 +170,7 @@ def test_only_falsified_cases_count_and_of_them_the_worst() -> None:
     assert merge_parts([]) is None
 
 
-def test_parts_are_stored_and_older_records_are_read() -> None:
+def test_verdicts_on_parts_are_stored_and_records_without_them_are_read() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP)
     result = of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
     record = json.loads(json.dumps(encode(result)))

@@ -50,7 +50,7 @@ def test_verdict_of_a_claim(slack: float, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize(("slack", "tolerance"), [(math.nan, 1.0), (1.0, math.nan), (math.nan, math.nan)])
-def test_nan_is_never_a_pass(slack: float, tolerance: float) -> None:
+def test_nan_never_upholds_a_claim(slack: float, tolerance: float) -> None:
     assert Claim("x", Form.EXACT, slack, tolerance, "exact").verdict is Verdict.INCONCLUSIVE
     assert Claim("x", Form.EXACT, -math.inf, 1.0, "exact").verdict is Verdict.FALSIFIED
 
@@ -61,7 +61,7 @@ def test_an_implementation_that_returns_nan_is_falsified() -> None:
     assert "not finite" in claim.detail
 
 
-def test_an_infinite_tolerance_is_never_a_pass() -> None:
+def test_an_infinite_tolerance_never_upholds_a_claim() -> None:
     assert Claim("x", Form.LIMIT, -1.0, math.inf, "rounding").verdict is Verdict.INCONCLUSIVE
     everywhere = at_least("x", Form.EFFECTIVE, [0.0, 1.0], 2.0, rounding=math.inf, why="rounding")
     assert everywhere.verdict is Verdict.INCONCLUSIVE
@@ -74,7 +74,7 @@ def test_a_negative_tolerance_is_refused_and_falsifies_nothing() -> None:
         at_least("x", Form.EFFECTIVE, 1.0, 0.0, rounding=-3.0, why="rounding")
 
 
-def test_sides_with_error_bounds_need_no_tolerance() -> None:
+def test_a_claim_between_bounded_arrays_needs_no_tolerance() -> None:
     left = Bounded([1.0, 5.0, 3.0], [0.5, 0.0, np.inf])
     upheld = at_least("x", Form.EFFECTIVE, left, [1.25, 5.0, 9.0])
     assert upheld.verdict is Verdict.UPHELD
@@ -114,7 +114,7 @@ def test_at_least_with_a_nan_is_undecided_unless_another_entry_fails() -> None:
     left = np.array([5.0, math.nan, -1.0])
     assert at_least("x", Form.EXACT, left, -2.0, rounding=0.0, why="exact").verdict is Verdict.INCONCLUSIVE
     assert at_least("x", Form.EXACT, 5.0, 0.0, rounding=np.abs(left), why="exact").verdict is Verdict.INCONCLUSIVE
-    # The NaN does not hide an entry that fails.
+    # The NaN must not hide the entry that fails.
     assert at_least("x", Form.EXACT, left, 0.0, rounding=0.0, why="exact").verdict is Verdict.FALSIFIED
 
 
@@ -159,7 +159,7 @@ def test_two_statements_of_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -
     assert statements()["lemma-3"] is not twin
 
 
-def test_a_conclusion_that_stops_early_ends_with_an_undecided_claim() -> None:
+def test_a_conclusion_that_stops_early_makes_an_undecided_claim_first() -> None:
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
         """It stops halfway."""
         yield Claim("first", Form.EXACT, 1.0, 0.0, "exact")
@@ -208,7 +208,7 @@ def test_ids_and_aliases_are_unique() -> None:
             assert statement_named(name) is theorem
 
 
-def test_slack_and_tolerance_have_the_same_unit() -> None:
+def test_slack_and_tolerance_are_in_the_same_unit() -> None:
     claim = at_least("a", Form.EFFECTIVE, [3.0], [1.0], rounding=0.5, scale=4.0, why="rounding")
     assert (claim.slack, claim.tolerance) == (0.5, 0.125)
 
@@ -227,7 +227,7 @@ def test_a_claim_without_entries_is_undecided_with_tolerance_zero() -> None:
 
 
 def refinement(*claims: Claim) -> Claim:
-    """Return the claim "offset", which refines "direction", of a conclusion that makes those claims."""
+    """Return the claim "offset", which refines the claim "direction", from a conclusion that makes the given claims."""
     conclusion = unless_limit_is_open(lambda: iter(claims), {"offset": "direction"})
     return next(claim for claim in conclusion() if claim.name == "offset")
 
@@ -250,7 +250,7 @@ def test_a_sharper_claim_is_not_judged_where_its_limit_is_undecided() -> None:
     assert verdict_of_refinement(wrong) is Verdict.INCONCLUSIVE
 
 
-def test_a_sharper_claim_of_a_limit_that_was_not_found_is_not_found() -> None:
+def test_a_sharper_claim_counts_as_not_found_if_its_limit_was_not_found() -> None:
     wrong = Claim("offset", Form.SHARP, -1.0, 0.0, "exact")
     undecided = undecided_claim("direction", "float64 does not resolve it", Form.LIMIT)
     searched = undecided_claim("direction", "no minimiser was found", Form.LIMIT, not_found=True)

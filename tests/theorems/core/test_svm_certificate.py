@@ -19,8 +19,8 @@ from theorems.core.svm_certificate import local_optimality_claim, svm_claim
 from theorems.core.svm_flags import _gaining, _proves
 
 KEYS = np.array([[[0.0, 0], [-1, 1], [-3, -1]], [[0.0, 0], [-1, -1], [-2, 5]]])
-"""Rows are (1, −1), (3, 1) of the first input and (1, 1), (2, −5) of the second; p_mm = (1, 0) satisfies all with
-margin 1 or more.
+"""The constraints k·p ≥ 1 have k = (1, −1), (3, 1) in the first input and (1, 1), (2, −5) in the second; p_mm =
+(1, 0).
 """
 SCORES = np.array([[2.0, 1, 3], [1.0, -1, 2]])
 PROBLEM, ALPHA = Problem(KEYS, SCORES), np.array([0, 0])
@@ -63,7 +63,7 @@ def test_every_margin_and_every_neighbour_is_checked(at: tuple[int, int]) -> Non
 
 
 def with_exact(svm: MaxMargin, **attributes: Any) -> MaxMargin:
-    """Return the solution with other rationals."""
+    """Return the solution with some of its exact rationals replaced."""
     exact = copy(svm.exact)
     exact.__dict__.update(attributes)
     return replace(svm, exact=exact)
@@ -75,8 +75,8 @@ def test_the_violated_margin_of_a_wrong_point_is_named() -> None:
     assert verdict(short) == (Verdict.FALSIFIED, "the margin of token 1 of input 0 is 0.5 < 1")
 
 
-def test_duals_combine_the_rows_of_their_own_inputs() -> None:
-    """The duals are ½ of (1, −1), from input 0, and ½ of (1, 1), from input 1."""
+def test_duals_are_checked_with_the_constraints_of_their_own_inputs() -> None:
+    """p_mm = ½ (1, −1) + ½ (1, 1), with one constraint of input 0 and one of input 1."""
     svm = solution()
     assert svm.exact.duals == {(0, 1): fmpq(1, 2), (1, 1): fmpq(1, 2)}
     wrong = with_exact(svm, duals={(0, 1): fmpq(1), (1, 1): fmpq(1, 3)})
@@ -84,7 +84,7 @@ def test_duals_combine_the_rows_of_their_own_inputs() -> None:
 
 
 @pytest.mark.parametrize("units", [8, -8])
-def test_floats_are_the_rationals_rounded(units: int) -> None:
+def test_reported_floats_must_be_the_rounded_rationals(units: int) -> None:
     svm = solution()
     result, why = verdict(replace(svm, duals=changed(svm.duals, (1, 1), 0.5 * (1 + units * EPS))))
     assert (result, why) == (Verdict.FALSIFIED, "the float duals are not the rounded exact ones")
@@ -93,7 +93,7 @@ def test_floats_are_the_rationals_rounded(units: int) -> None:
 
 
 class Misjudged(MaxMargin):
-    """A solution that reports independent rows as dependent, and dependent ones as independent."""
+    """A solution that reports linearly independent constraints as dependent, and dependent ones as independent."""
 
     @property
     def independent(self) -> bool:
@@ -104,7 +104,7 @@ def solution_of(svm: MaxMargin) -> MaxMargin:
     return MaxMargin(**{name: getattr(svm, name) for name in MaxMargin.__dataclass_fields__})
 
 
-def test_a_wrong_claim_of_dependence_is_detected() -> None:
+def test_a_wrong_flag_of_linear_dependence_is_detected() -> None:
     svm = solution()
     wrong = Misjudged(**{name: getattr(svm, name) for name in MaxMargin.__dataclass_fields__})
     assert verdict(wrong) == (Verdict.FALSIFIED, "the rows of 2 neighbours have rank 2, but are called dependent")
@@ -112,7 +112,7 @@ def test_a_wrong_claim_of_dependence_is_detected() -> None:
 
 @pytest.mark.parametrize(("scores", "called"), [(SCORES, "γ"), (-SCORES, "−γ"), (0 * SCORES, "0")])
 def test_local_optimality_is_tested_with_three_scores(scores: np.ndarray, called: str) -> None:
-    """Neighbours score below α, above α, or the same; a wrong answer on any of these is named."""
+    """With γ, −γ and 0 as scores, neighbours score below α, above α and the same; each wrong answer is detected."""
     svm = solution()
     assert local_optimality_claim(PROBLEM, ALPHA, svm, REFERENCE).verdict is Verdict.UPHELD
 
@@ -133,7 +133,7 @@ def test_local_optimality_is_tested_with_three_scores(scores: np.ndarray, called
         ([[1, 0]], [True], False),
         ([[1, 0], [2, 1], [1, 1]], [False, True, True], True),
         ([["1/4", 0], ["1/4", "1/4"]], [False, True], True),
-        # A gain as small as the rounding of a duplicate; and a gain that requires an entry of z of 10¹².
+        # The inner product with z can be as small as a rounding; z may need an entry of 10¹².
         ([[1, 0], [1, "1/1000000000000"]], [False, True], True),
         ([[1, 0, 0], [1, 5, 0], [1, -5, "1/1000000000000"]], [False, True, True], True),
         ([[1, 0, 0], [1, 5, 0], [1, -5, 0]], [False, True, True], False),
@@ -142,7 +142,10 @@ def test_local_optimality_is_tested_with_three_scores(scores: np.ndarray, called
 def test_a_direction_proves_that_neighbours_have_no_dual(
     rows: list[list[Any]], without: list[bool], proven: bool
 ) -> None:
-    """z = (0, 1) is zero on p = (1, 0) and gains on (1, 1); between (1, 1) and (1, −1) one row always loses."""
+    """A direction z with z·p = 0 and z·k ≥ 0 for all tight k proves that those with z·k > 0 have dual 0: z = (0, 1)
+    does
+    so for k = (1, 1), but no z for both (1, 1) and (1, −1).
+    """
     exact = [[fmpq(x) for x in row] for row in rows]
     p = [fmpq(1), *[fmpq(0)] * (len(rows[0]) - 1)]
     z = _gaining(exact, without)
@@ -151,7 +154,7 @@ def test_a_direction_proves_that_neighbours_have_no_dual(
 
 
 def test_a_copy_of_a_support_token_moved_by_a_rounding_has_no_dual() -> None:
-    """The copy differs in a coordinate that is constant otherwise; even a gain of 1e-9 is a gain."""
+    """Only the copy differs from the other tokens in the first coordinate, by 1e-9; this proves that its dual is 0."""
     problem = Problem([[[0.0, 0.0], [0.0, -1.0], [1e-9, -1.0]]], [[1.0, 0.0, 0.0]])
     svm = solution(problem)
     assert svm.neighbours.sum() == 2

@@ -1,4 +1,4 @@
-"""A claim that is no longer made under the tested implementation, because it reports a wrong flag, leaves the statement
+"""Claims that only the reference makes, since the tested implementation reports a wrong flag: they leave the statement
 undecided.
 """
 
@@ -28,7 +28,7 @@ from theorems.core.tolerances import EXACT
 
 @statement("flagged")
 def flagged(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """One claim, and another one if the neighbours are independent."""
+    """Make one claim, and a second one if the neighbours' constraints are linearly independent."""
     yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)
     result = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if isinstance(result, MaxMargin) and result.independent:
@@ -40,9 +40,9 @@ REPEATED = Problem(np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]), np.array([[
 ON_THE_EDGE = Problem(
     np.array([[[2.0, 2.0], [1.0, 2.0], [2.0, 1.0], [0.0, 3.0]]]), np.array([[1.0, 0.0, 0.0, 0.0]]), LOSSES["logistic"]
 )
-"""p_mm = (1, 1) with the rows (1, 0), (0, 1) and (2, −1): they are dependent, and all can have a positive dual."""
+"""p_mm = (1, 1); the tight k are (1, 0), (0, 1), (2, −1): linearly dependent, and all can have positive duals."""
 NO_DUAL = Problem(np.array([[[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"])
-"""p_mm = (1, 0) with the rows (1, 0) and (1, 1): they are independent, and the second has dual 0."""
+"""p_mm = (1, 0); the tight k are (1, 0) and (1, 1): linearly independent, and the second has dual 0."""
 
 
 def saying(**flags: Any) -> Implementation:
@@ -64,7 +64,7 @@ def test_a_vanished_claim_makes_the_statement_inconclusive() -> None:
 
 @statement("fragile")
 def fragile(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A conclusion that raises on the reference only."""
+    """Raise with the reference as implementation, and make a claim with any other."""
     if under_test.name == REFERENCE.name:
         raise ZeroDivisionError("the reference")
     yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)
@@ -77,7 +77,7 @@ def test_a_comparison_that_raises_on_the_reference_is_inconclusive() -> None:
 
 
 @pytest.mark.parametrize("problem", [INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL])
-def test_flags_are_decided_independently(problem: Problem) -> None:
+def test_a_wrong_value_of_any_single_flag_is_detected(problem: Problem) -> None:
     solution = max_margin(problem.keys, problem.optimal)
     assert isinstance(solution, MaxMargin)
     assert not wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, solution)
@@ -101,7 +101,7 @@ def test_the_flags_of_the_example_problems() -> None:
     assert flags == [(True, True), (False, True), (False, True), (True, False)]
 
 
-def test_the_flags_of_named_data() -> None:
+def test_the_reference_s_flags_of_figure_1a_are_right() -> None:
     problem = dataset_named("figure-1a").problem
     solution = max_margin(problem.keys, problem.optimal)
     assert isinstance(solution, MaxMargin)

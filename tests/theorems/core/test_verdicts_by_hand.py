@@ -1,4 +1,4 @@
-"""Small functions behind a verdict, checked by hand."""
+"""Small functions behind a verdict, compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_case_counts_as_not_found_only_if_no_other_claim_is_undecided(claims: 
     assert _not_found(claims) is found
 
 
-def test_rows_of_outer_products() -> None:
-    """Rows are (x_iα − x_it) z_iᵀ, flattened row by row."""
+def test_key_differences_of_outer_products_are_flattened_row_by_row() -> None:
+    """Differences of keys are the matrices (x_iα − x_it) z_iᵀ, flattened row by row."""
     data = QueryDataset([[[1.0, 2.0], [4.0, 8.0]]], [[1.0, 10.0, 100.0]], [1.0], [1.0, 0.0], "correlation")
     result = key_rows(data.problem, np.array([1]))
     assert result.value.tolist() == [[[3, 30, 300, 6, 60, 600], [0] * 6]]
@@ -60,12 +60,12 @@ def test_rows_of_outer_products() -> None:
     assert verdicts == {"scores-are-products": "upheld", "keys-are-outer-products": "upheld"}
 
 
-def test_probe_points_reach_a_margin_along_a_short_row() -> None:
+def test_with_margin_moves_a_point_along_a_short_key_difference() -> None:
     moved = with_margin(np.array([[1.0, 2.0]]), np.array([[0.25, 0.0]]), np.array([1.0]))
     assert moved.tolist() == [[4.0, 2.0]]
 
 
-def test_the_folder_of_counterexamples_in_a_checkout() -> None:
+def test_in_a_checkout_the_folder_of_counterexamples_is_at_the_top_level() -> None:
     assert RECORDED == ROOT
     assert COUNTEREXAMPLES.is_dir()
 

@@ -1,4 +1,6 @@
-"""Hunts: the same seed gives the same small counterexample, true statements are not refuted, and no find is lost."""
+"""Hunts: the same seed gives the same small counterexample, true statements are not refuted, and no counterexample
+found is lost.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def test_same_seed_same_counterexample() -> None:
     assert texts[0] == texts[1]
 
 
-def test_the_same_data_with_one_input_are_no_counterexample() -> None:
+def test_a_counterexample_with_two_inputs_is_none_with_one_of_them() -> None:
     hunt = hunted(7)
     assert hunt.found is not None
     problem = hunt.found.problem
@@ -67,7 +69,7 @@ def test_the_same_data_with_one_input_are_no_counterexample() -> None:
     observation = examine(hunt.weakened, alone, guided=False)
     assert not observation.is_counterexample
     assert "single-input holds" in observation.refusal
-    # The conclusion itself holds for one input, so that it is not simply always false.
+    # The dropped assumption matters: with it, that is, for one input, the conclusion holds.
     start = np.zeros(problem.d) if alone.start is None else alone.start
     claims = list(direction_claims(alone.problem, start, Implementation(), alone.problem.optimal))
     assert {c.verdict for c in claims} == {Verdict.UPHELD}
@@ -94,7 +96,7 @@ def test_ctrl_c_keeps_the_counterexample_found() -> None:
     assert examine(hunt.weakened, hunt.found, guided=False).is_counterexample
 
 
-def test_a_hunt_ends_with_its_time() -> None:
+def test_a_hunt_ends_after_its_seconds() -> None:
     hunt = Hunt(weakened_named("lemma-11", ""), 0, 0.5)
     hunt.run()
     assert hunt.found is None
@@ -103,7 +105,7 @@ def test_a_hunt_ends_with_its_time() -> None:
 
 def fake(slack: float, tolerance: float, *, kept: bool | None = True, fails: bool | None = False) -> Weakened:
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """A claim."""
+        """Make a claim with the given slack and tolerance."""
         yield Claim("a", Form.EXACT, slack, tolerance, "rounding")
 
     class Told:
@@ -139,7 +141,7 @@ def test_a_resumed_hunt_finds_the_same_counterexample() -> None:
     usual = fake(-1.0, 0.0)
 
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """Violated by three inputs of three tokens."""
+        """Make a claim that fails where there are at least nine tokens in total."""
         yield Claim("a", Form.EXACT, 8.5 - case.problem.scores.size, 0.0, "rounding")
 
     rare = replace(usual, conclusion=conclusion)
@@ -172,7 +174,7 @@ def test_an_undecided_assumption_gives_no_counterexample() -> None:
     assert not seen(-1.0, 1e-9, fails=None).is_counterexample
 
 
-def test_a_conclusion_that_breaks_down_refutes_nothing() -> None:
+def test_a_conclusion_that_raises_refutes_nothing() -> None:
     def broken(case: Case, under_test: Implementation) -> Iterator[Claim]:
         """Breaks."""
         yield Claim("a", Form.EXACT, 1.0 / case.seed, 0.0, "exact")
@@ -183,9 +185,7 @@ def test_a_conclusion_that_breaks_down_refutes_nothing() -> None:
 
 
 def test_a_flow_that_cannot_move_in_float64_does_not_refute_divergence() -> None:
-    """Keys are of size 3e23 and the start of norm 1: in units of the keys, p(0) has norm 3e23 and every step is lost to
-    rounding.
-    """
+    """Keys have size 3e23 and p(0) norm 1, which is 3e23 in units of the keys, so that steps are lost to rounding."""
     scale = 3e23
     keys = np.array([[[0.0, 0.0], [-scale, 0.0]], [[0.0, 0.0], [0.0, -scale]]])
     case = Case(Problem(keys, np.array([[0.0, -1.0], [0.0, -1.0]]), LOSSES["correlation"]), start=np.array([0.0, -1.0]))
@@ -194,8 +194,8 @@ def test_a_flow_that_cannot_move_in_float64_does_not_refute_divergence() -> None
     assert result.violated is None or result.violated.name != "norm-diverges"
 
 
-def test_a_finite_stationary_point_refutes_divergence() -> None:
-    """Optimal tokens lie in opposite directions: the risk is coercive along the line."""
+def test_a_flow_that_ends_at_a_finite_point_refutes_divergence() -> None:
+    """Optimal tokens lie in opposite directions on a line, so the risk has a finite minimiser."""
     from theorems.without.flow_claims import follow_flow
 
     keys = np.array([[[1.0], [0.0]], [[-1.0], [0.0]]])
@@ -213,10 +213,8 @@ def test_a_case_on_which_a_conclusion_raises_counts_as_meeting_the_assumptions()
     assert examine(replace(fake(0.0, 0.0), conclusion=broken), CASE).met
 
 
-def test_the_objective_of_a_search() -> None:
-    """The objective is the measure of violation if one is given, and otherwise how far a claim exceeds its
-    tolerance.
-    """
+def test_a_search_maximises_the_violation() -> None:
+    """The objective is the given measure of violation; without one, the excess of a violation over the tolerance."""
     made = replace(fake(-1.0, 0.0), violation=lambda case: 0.125)
     assert examine(made, CASE).score == 0.125
     beyond = examine(replace(made, violation=None), CASE).score

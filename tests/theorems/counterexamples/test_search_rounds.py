@@ -1,4 +1,4 @@
-"""A hunt whose rounds are searched in other processes gives the same result as a hunt in this process."""
+"""A hunt whose rounds (batches of cases) are searched in other processes has the same result as one in this process."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def hunted(id: str, without: str, **more: Any) -> Hunt:
     return hunt
 
 
-def test_separately_searched_rounds_agree_with_the_hunt() -> None:
+def test_rounds_searched_separately_agree_with_those_of_a_hunt() -> None:
     [seen] = run([rounds_of(*HARMLESS, 3, 9)], 1, ignore)
     assert [len(item) for item in seen.rounds] == [4] * 3
-    # Each round is drawn from its own seed.
+    # A hunt of nine cases has rounds of 4, 4 and 1, each drawn from a seed of its own.
     whole = hunted(*HARMLESS, cases=9)
     again = hunted(*HARMLESS, cases=9, rounds=seen.rounds)
     assert again.effort == whole.effort
@@ -66,7 +66,7 @@ def test_the_first_round_with_a_counterexample_ends_the_hunt() -> None:
     assert repr(there.found.problem) == repr(here.found.problem)
 
 
-def test_an_unfinished_round_has_no_cases() -> None:
+def test_the_result_of_an_unfinished_round_has_no_cases() -> None:
     work = rounds_of(*EASY, 0, None)
     assert work.count == rounds_.MANY
     assert work.parts()[7] == replace(work, count=1, part=7)
@@ -88,10 +88,10 @@ def on_threads(name: str, run: dict[str, Any], journal: Path | None) -> Iterator
         (["lemma-11", "--cases", "9", "--record"], Exit.UPHELD),
     ],
 )
-def test_a_hunt_on_an_engine_prints_the_same(
+def test_a_hunt_on_an_engine_has_the_same_output_as_a_local_one(
     options: list[str], code: Exit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.undo()  # worker processes have rounds of the usual length
+    monkeypatch.undo()  # restore the length of rounds, since worker processes use the usual one
     monkeypatch.setattr(theorems.command.common, "coordinator", on_threads)
     monkeypatch.chdir(tmp_path)
     messages = []
@@ -104,7 +104,7 @@ def test_a_hunt_on_an_engine_prints_the_same(
 
 
 class Busy(OnExecutor):
-    """An executor that answers a few tasks, and never the others."""
+    """An executor that runs the first ``answers`` tasks, and never the later ones."""
 
     answers = 0
 

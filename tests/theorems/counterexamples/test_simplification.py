@@ -1,4 +1,6 @@
-"""The simplifier reaches the smallest instance of a property, and keeps the property at every step."""
+"""The simplifier of counterexamples: it reaches the smallest case with a property, and keeps the property
+throughout.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def large() -> Case:
     return Case(Problem(keys, scores, LOSSES["logistic"]), start=rng.normal(size=3), seed=77)
 
 
-def test_without_a_property_the_smallest_case_is_reached() -> None:
+def test_a_property_that_always_holds_leaves_the_smallest_case() -> None:
     small = simplify_counterexample(large(), lambda case: True)
     assert (small.problem.n, small.problem.T, small.problem.d) == (1, 2, 1)
     assert not small.problem.keys.any()
@@ -28,7 +30,7 @@ def test_without_a_property_the_smallest_case_is_reached() -> None:
     assert not small.start.any()
 
 
-def test_necessary_numbers_stay_and_are_rounded() -> None:
+def test_numbers_that_the_property_needs_are_kept_and_rounded() -> None:
     def two_inputs_that_disagree(case: Case) -> bool:
         k = case.problem.keys
         return case.problem.n >= 2 and bool(k[0, 0, 0] > 1.7) and bool(k[1, 0, 0] < -0.3)
@@ -45,7 +47,7 @@ def test_necessary_numbers_stay_and_are_rounded() -> None:
     assert small.problem.keys[1, 0, 0] in (-1.0, -0.5)
 
 
-def test_ties_stay_ties() -> None:
+def test_equal_scores_stay_equal() -> None:
     scores = np.array([[0.731, 0.205, 0.205]])
 
     def tied(case: Case) -> bool:
@@ -71,7 +73,7 @@ def test_chosen_tokens_are_renumbered_when_tokens_are_dropped() -> None:
     assert still(small)
 
 
-def test_tokens_labels_and_head_stay_together() -> None:
+def test_keys_are_recomputed_when_tokens_labels_or_head_are_simplified() -> None:
     rng = np.random.default_rng(2)
     data = Dataset(rng.normal(size=(2, 3, 3)), np.array([1.0, -1.0]), rng.normal(size=3), None, LOSSES["logistic"])
     case = Case(data.problem, dataset=data)
@@ -85,7 +87,7 @@ def test_tokens_labels_and_head_stay_together() -> None:
     assert small.dataset.X.shape == (1, 2, 1)
 
 
-def test_the_number_of_steps_is_bounded() -> None:
+def test_the_number_of_simplifying_steps_is_bounded() -> None:
     calls = 0
 
     def never(case: Case) -> bool:
@@ -107,7 +109,7 @@ def test_a_case_is_rebuilt_from_its_parts(name: str) -> None:
     assert np.array_equal(made, {"keys": case.problem.keys, "scores": case.problem.scores, "start": case.start}[name])
 
 
-def test_the_order_of_simplicity() -> None:
+def test_numbers_are_ordered_from_simple_to_complicated() -> None:
     ordered = (0.0, 1.0, -1.0, 2.0, 10.0, 30.0, 100.0, 1600.0, 4194304.0)
     costs = [_complexity(x) for x in ordered]
     assert costs == sorted(costs)

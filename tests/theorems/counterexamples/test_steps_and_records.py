@@ -1,4 +1,4 @@
-"""Single steps of the simplifier, its order of simplicity, and the contents of a record, checked by hand."""
+"""Single steps of the simplifier of counterexamples, its order of numbers, and the contents of recorded files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def queried(d: int, e: int, start: bool = True) -> Case:
 
 
 def test_dropping_a_token_dimension_drops_a_row_of_the_weights() -> None:
-    """For d = 2 and e = 3, W(0) = (1 2 3; 4 5 6)."""
+    """Tokens have dimension d = 2 and queries e = 3, so W(0) has the rows (1 2 3) and (4 5 6)."""
     steps = list(_narrower(Parts.of(queried(2, 3))))
     assert [step.arrays["start"].tolist() for step in steps[:2]] == [[1, 2, 3], [4, 5, 6]]
     assert [step.arrays["X"].tolist() for step in steps[:2]] == [[[[1], [3]]], [[[2], [4]]]]
@@ -53,12 +53,12 @@ def test_dropping_a_token_dimension_drops_a_row_of_the_weights() -> None:
 
 
 @pytest.mark.parametrize(("d", "e", "steps"), [(1, 1, 0), (1, 2, 2), (2, 1, 2)])
-def test_the_last_dimension_is_not_dropped(d: int, e: int, steps: int) -> None:
+def test_the_last_dimension_of_tokens_or_queries_is_not_dropped(d: int, e: int, steps: int) -> None:
     assert len(list(_narrower(Parts.of(queried(d, e, start=False))))) == steps
 
 
 def test_dropping_an_input_dimension_keeps_the_keys() -> None:
-    """W maps two dimensions to one; X, v and W lose a column."""
+    """W maps tokens of two dimensions to keys of one; dropping a dimension of tokens drops a column of X, v and W."""
     data = Dataset(X=[[[1.0, 2.0], [3.0, 4.0]]], Y=[1.0], v=[5.0, 6.0], W=[[7.0, 8.0]], loss="correlation")
     steps = [step for step in _fewer(Parts.of(Case(data.problem, data))) if step.arrays["X"].shape[2] == 1]
     assert [step.arrays["X"].ravel().tolist() for step in steps] == [[1, 3], [2, 4]]
@@ -86,7 +86,9 @@ def test_chosen_tokens_are_renumbered_where_an_earlier_one_is_dropped() -> None:
         ("v", np.zeros(3), False),
     ],
 )
-def test_arrays_in_the_coordinates_of_the_keys_are_recognised(name: str, value: np.ndarray, among: bool) -> None:
+def test_arrays_with_one_entry_per_coordinate_of_the_keys_are_recognised(
+    name: str, value: np.ndarray, among: bool
+) -> None:
     assert _among_keys(name, value, 3) is among
 
 
@@ -148,11 +150,11 @@ FINDING = {"id": "separable", "holds": None, "because": "of it"}
         ({"exact_of": 1}, False),
     ],
 )
-def test_a_finding_is_read_from_a_record(changed: dict[str, Any], right: bool) -> None:
+def test_a_recorded_finding_is_valid_only_with_values_of_the_right_types(changed: dict[str, Any], right: bool) -> None:
     assert _is_finding(FINDING | changed) is right
 
 
-def test_a_finding_needs_all_its_parts() -> None:
+def test_a_recorded_finding_needs_all_its_keys() -> None:
     assert not _is_finding({"id": "separable", "holds": True})
     assert not _is_finding([])
 
@@ -167,7 +169,7 @@ def test_a_finding_needs_all_its_parts() -> None:
         ([], False),
     ],
 )
-def test_an_effort_is_read_from_a_record(effort: Any, right: bool) -> None:
+def test_a_recorded_effort_is_valid_only_with_counts_of_cases(effort: Any, right: bool) -> None:
     assert _is_effort(effort) is right
 
 
@@ -175,8 +177,8 @@ def claim(slack: float, undecided: str = "") -> Claim:
     return Claim("sum", Form.EXACT, slack, 0.0, EXACT, undecided=undecided)
 
 
-def test_why_a_case_is_no_counterexample() -> None:
-    """If something is undecided, the case may still be a counterexample."""
+def test_the_reason_why_a_case_is_no_counterexample() -> None:
+    """The function returns a reason, and whether something is undecided, so that the case may still be one."""
     assert _why_not((), [], "") == ("the conclusion made no claim", True)
     lost = claim(math.nan, "no digits")
     assert _why_not((lost,), [lost], "") == ("sum: no digits", True)

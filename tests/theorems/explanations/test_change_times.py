@@ -1,5 +1,5 @@
-"""Times at which a flow leaves the tokens of the trained weights: equal to those of short gradient steps,
-and in words.
+"""Times at which a flow leaves the tokens of the trained weights: they equal those of gradient descent with short
+steps, and are put into words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ ETA = 0.01
 
 
 def time_of_change(keys: np.ndarray, scores: np.ndarray, p: np.ndarray, factors: bool) -> float:
-    """Return η times the steps until another token has the largest weight, in plain numpy; of p = vec(K Qᵀ), or p."""
+    """Return η times the steps of gradient descent on p, or on factors of p, until another token has the largest
+    weight.
+    """
     first = int((keys @ (np.outer(*p).ravel() if factors else p)).argmax())
     for steps in range(1, 1_000_000):
         vector = np.outer(*p).ravel() if factors else p
@@ -73,7 +75,7 @@ def test_the_flow_on_factors_changes_tokens_when_their_gradient_descent_does() -
     assert written["first_log_time"] == [x if math.isfinite(x) else None for x in times.first]
 
 
-def test_a_flow_that_keeps_its_tokens_has_no_times() -> None:
+def test_a_flow_that_keeps_its_tokens_has_no_times_of_change() -> None:
     it: Any = explain(DATA | {"p": [-1.0, 4.0]})
     assert change_times(it.case.problem, it.path.flow.points, it.path.flow.log_time) is None
     assert "It keeps the tokens of largest weight. Its direction" in paragraphs(it)[1]
@@ -87,5 +89,7 @@ def test_a_flow_that_keeps_its_tokens_has_no_times() -> None:
         ((2000.0, 3000.0), (2000.0, 3000.0), "after 3.8e+868/η to 7.7e+1302/η steps."),
     ],
 )
-def test_times_are_rounded_outwards(first: tuple[float, float], last: tuple[float, float], says: str) -> None:
+def test_the_earlier_time_is_rounded_down_and_the_later_up(
+    first: tuple[float, float], last: tuple[float, float], says: str
+) -> None:
     assert ChangeTimes(first, last).sentence.endswith(f"changes the first of these tokens {says}")

@@ -1,4 +1,4 @@
-"""``theorems explain``: planted facts are reported, exact numbers are exact, and bad input gives one sentence."""
+"""``theorems explain``: known facts about data are reported, exact numbers are exact, bad input gives a sentence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from theorems.library.verify import verify
 OPPOSED = {"keys": [[[1, 0], [0, 0]], [[-1, 0], [0, 0]]], "scores": [[1, 0], [1, 0]], "p0": [2, 0]}
 """Two inputs that pull p equally in opposite directions: the flow goes to 0, and no p separates."""
 BETWEEN = {"keys": [[[0, 0], [1, 0], [-1, 0]]], "scores": [[1, 0.5, 0]]}
-"""The optimal token lies between the others; at the best finite p two of them share the weight."""
+"""The optimal token lies between two others; at the minimiser p of the risk, it shares the weight with one of these."""
 TWICE = {"keys": [[[1, 0], [1, 0], [0, 1]]], "scores": [[1, 1, 0]]}
 """Two equal copies of the optimal token."""
 WIDE = {"keys": np.random.default_rng(1).normal(size=(14, 20, 16)), "scores": np.eye(20)[:14] * 3 + 0.1}
@@ -42,7 +42,7 @@ def on(name: str, starts: int = 0, seed: int = 0) -> Explanation:
 
 @cache
 def local() -> Explanation:
-    """Explain Figure 1(b) from a start near the token that is only locally optimal."""
+    """Explain the data of Figure 1(b) from a start near the token that is only locally optimal."""
     return explain(dataset_named("figure-1b").replace(start=np.array([3.0, 0.0])))
 
 
@@ -50,7 +50,7 @@ def applying(it: Explanation) -> set[str]:
     return {item.id for item in it.statements if item.applies}
 
 
-def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
+def test_a_start_near_a_token_that_is_only_locally_optimal_selects_it() -> None:
     it = local()
     assert it.selection is not None
     assert it.selection.alpha.tolist() == [1]
@@ -65,7 +65,7 @@ def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
     assert (last.margin, last.dual) == (1.0, 1.0)
     assert taken.margin is None
     assert taken.weights[-1] > 1 - 1e-12
-    # (1, 0) separates (1, 0) from (0, 0) by 1 and from (−0.1, 1) by 1.1.
+    # p_mm = (1, 0) of token 1 gives margin 1 over the key (0, 0) and 1.1 over the key (−0.1, 1).
     assert best.margin == pytest.approx(1.1)
     message = (
         "the flow selects the locally optimal token 1 (LMM): token 1 of input 0 scores 0.9, below the 1 of token 0"
@@ -95,7 +95,7 @@ def test_with_several_inputs_the_limit_depends_on_the_start() -> None:
     assert "3 end at [0, 1], 1 end at [0, 0]" in paragraphs(it)[0]
 
 
-def test_seeded_starts_depend_only_on_the_seed() -> None:
+def test_random_starts_depend_only_on_the_seed() -> None:
     again, other = explain("figure-1b", starts=1, seed=3), explain("figure-1b", starts=1, seed=4)
     assert again.to_json() == explain("figure-1b", starts=1, seed=3).to_json()
     assert not np.array_equal(again.others[0].start, other.others[0].start)
@@ -123,7 +123,7 @@ def test_a_flow_to_a_finite_point_reports_that_point() -> None:
     assert {token.token for token in it.tokens if token.weights[-1] > 0.2} == {0, 1}
 
 
-def test_under_a_constant_risk_nothing_moves() -> None:
+def test_with_a_constant_risk_the_flow_stays_and_selects_nothing() -> None:
     it = explain({"keys": [[[1, 0], [0, 1]]], "scores": [[1, 1]]})
     assert headline(it) == "from p(0) = 0 the flow stays at its start, where the gradient is zero, and selects nothing"
     assert all(token.globally_optimal for token in it.tokens)
@@ -159,7 +159,7 @@ def test_applicable_statements_are_those_that_verify_checks(name: str) -> None:
         assert (result.id in applying(on(name))) == (result.verdict is not Verdict.NOT_APPLICABLE), result.id
 
 
-def test_given_tokens_are_explained_too() -> None:
+def test_tokens_given_in_the_data_are_explained_too() -> None:
     it = explain({"keys": [[[-0.1, 1], [1, 0], [0, 0]]], "scores": [[1, 0.9, 0]], "alpha": [1]})
     assert [item.name for item in it.choices] == ["optimal", "given"]
     assert it.choices[1].locally_optimal
@@ -206,7 +206,7 @@ def test_the_json_has_an_exact_solution(tmp_path: Path, capsys: pytest.CaptureFi
     assert {one["id"] for one in record["statements"] if one["applies"]} == applying(on("figure-1c"))
 
 
-def test_a_table_stays_readable() -> None:
+def test_large_data_give_tables_of_limited_size() -> None:
     it = explain(WIDE)
     table = sections(it)[0]
     assert len(table.rows) <= 13 * (MOST_TOKENS + 1)
@@ -224,7 +224,7 @@ def test_a_notebook_shows_the_same_explanation() -> None:
 
 
 @pytest.mark.parametrize("name", ["figure-8", "space"])
-def test_drawings_in_and_beyond_the_plane_are_reproducible(name: str, tmp_path: Path) -> None:
+def test_drawings_of_data_with_two_and_more_dimensions_are_reproducible(name: str, tmp_path: Path) -> None:
     path = tmp_path / "drawn.svg"
     if name == "space":
         it = explain(Problem(np.eye(3)[None], [[1, 0.5, 0]]))

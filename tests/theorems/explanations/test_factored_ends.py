@@ -1,4 +1,4 @@
-"""The limits of training W and of training (K, Q): each its own SVM, from the user's factors, in words."""
+"""Ends of the flows on W and on (K, Q): each at the solution of its SVM, from the user's factors, and in words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ends(case: Case) -> tuple[TrainedEnd, ...]:
     return trained_ends(case, follow_flow(case.problem, np.zeros(case.problem.d)))
 
 
-def test_each_flow_ends_at_its_own_svm() -> None:
+def test_the_flow_on_w_ends_at_the_frobenius_solution_and_that_on_factors_at_the_nuclear_one() -> None:
     by_w, by_factors = ends(dataset_named("tsvm-paths-5"))
     assert (by_w.trained, by_factors.trained) == ("W", "(K, Q)")
     assert by_w.selects == by_factors.selects == (0, 0)
@@ -41,7 +41,7 @@ def test_factored_training_begins_at_the_user_s_factors() -> None:
     assert (stuck.ended, stuck.frobenius, stuck.norm) == ("stationary at its start", None, 0.0)
 
 
-def test_factored_ends_need_queries_and_few_factors() -> None:
+def test_the_flow_on_factors_is_followed_only_with_queries_and_few_entries() -> None:
     assert ends(dataset_named("figure-1a")) == ()
     d = 13
     data = QueryDataset(np.eye(d)[None, :2], np.ones((1, d)), [1], np.eye(d)[0])

@@ -1,4 +1,4 @@
-"""``theorems explain --train v``: the run agrees with plain numpy, and the reported limit with Figure 3."""
+"""``theorems explain --train v``: the run agrees with plain numpy, and its end with Figure 3 of the paper."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_figure(name: str) -> Explanation:
 
 
 def plain_run(X: np.ndarray, Y: np.ndarray, v: np.ndarray, p: np.ndarray, steps: int) -> list[tuple[Any, Any]]:
-    """Return the iterates of normalized descent with steps of 0.1, by the textbook formulas."""
+    """Return the iterates (v, p) of normalized descent with steps of 0.1, by the textbook formulas."""
     points = [(v, p)]
     for _ in range(steps):
         s = np.exp(X @ p - (X @ p).max(axis=1, keepdims=True))
@@ -70,7 +70,9 @@ def test_the_run_agrees_with_plain_numpy(name: str) -> None:
 
 
 def test_the_limits_of_figure_3_are_explained_in_words() -> None:
-    """If every input supports the head, the prompt goes to p̄_mm, otherwise to p̄_relax, far from p̄_mm."""
+    """If all inputs are support vectors of the head's SVM, the prompt goes to p̄_mm, otherwise to p̄_relax, far from
+    p̄_mm.
+    """
     first, second = of_figure("figure-3a"), of_figure("figure-3b")
     assert first.joint is not None
     assert second.joint is not None
@@ -89,7 +91,7 @@ def test_the_limits_of_figure_3_are_explained_in_words() -> None:
 
 
 def test_a_faulty_gradient_changes_the_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the head is trained uphill, it does not reach v̄_mm."""
+    """If the head ascends the gradient, it does not reach v̄_mm."""
 
     def uphill(*arguments: Any, head_step: float, **others: Any) -> Any:
         return joint_descent(*arguments, head_step=-head_step, **others)
@@ -101,7 +103,7 @@ def test_a_faulty_gradient_changes_the_explanation(monkeypatch: pytest.MonkeyPat
     assert not joint.settled or joint.apart.get("v to v̄_mm", np.ones(1))[-1] > 0.1
 
 
-def test_labels_that_no_head_separates_are_not_decided() -> None:
+def test_the_end_of_joint_training_is_undecided_if_no_head_separates_the_labels() -> None:
     same = [[[1.0, 0.0], [0.0, 1.0]]] * 2
     it = explained({"X": same, "Y": [1, -1], "v": [1.0, 0.5]})
     assert it.joint is not None
@@ -109,7 +111,7 @@ def test_labels_that_no_head_separates_are_not_decided() -> None:
     assert any("Where they end is not decided." in words for words in paragraphs(it))
 
 
-def test_a_change_of_units_changes_only_the_steps() -> None:
+def test_a_change_of_the_tokens_unit_changes_only_step_sizes() -> None:
     case = dataset_named("figure-3b")
     assert case.dataset is not None
     X, Y, v = case.dataset.X, case.dataset.Y, case.dataset.v

@@ -74,7 +74,7 @@ LAYERS = [
 
 
 def rows_of(names: str, alpha: np.ndarray) -> np.ndarray:
-    """Return k_α − k_t for every t ≠ α, with vec(x zᵀ) for W, (n (T − 1), d)."""
+    """Return k_α − k_t for every t ≠ α, shape (n (T − 1), d); if W or K and Q are trained, keys are vec(x zᵀ)."""
     X, z = QUERIES["X"], QUERIES["queries"]
     keys = X if names == "p" else np.einsum("ntd,ne->ntde", X, z).reshape(3, 4, -1)
     return np.concatenate([keys[i, alpha[i]] - np.delete(keys[i], alpha[i], 0) for i in range(3)])
@@ -130,8 +130,8 @@ def test_the_explanation_of_a_trained_layer_agrees_with_plain_numpy(
 
 
 @pytest.mark.parametrize(("names", "optimiser", "steps"), [layer for layer in LAYERS if layer[1] is sgd])
-def test_the_flow_goes_where_training_goes(names: str, optimiser: Optimiser, steps: int) -> None:
-    """W and K, Q leave the tokens selected after ten steps; p keeps tokens that are only locally optimal."""
+def test_the_flow_selects_the_tokens_that_longer_training_selects(names: str, optimiser: Optimiser, steps: int) -> None:
+    """Trained W, and K with Q, leave the tokens of ten steps later on; p keeps tokens that are only locally optimal."""
     data = TOKENS if names == "p" else QUERIES
     it, later = (explain(data | trained(names, optimiser, many)) for many in (steps, 1500))
     assert it.selection is not None
@@ -171,7 +171,7 @@ def test_a_weight_below_the_range_of_floats_is_not_called_zero() -> None:
 
 
 def test_the_flow_on_factors_starts_at_the_trained_factors() -> None:
-    """Factors with one column keep W at rank 1, while training W alone gives rank 2."""
+    """Factors K and Q with one column keep W = K Qᵀ at rank 1, while the flow on W has rank 2."""
     it = explain(QUERIES | {"K_trained": [[1.0], [2], [0]], "Q_trained": [[1.0], [-1]]})
     assert [(end.trained, end.rank) for end in it.ends] == [("W", 2), ("(K, Q)", 1)]
     assert "The flow on the factors K and Q ends (norm reached) with the largest weights at [" in words(it)
@@ -193,8 +193,12 @@ def test_ties_and_zero_weights_select_nothing_and_have_no_direction() -> None:
     assert "NaN" not in zero.to_json()
 
 
-def test_a_given_start_is_followed_beside_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From p(0) = (3, 0) Figure 1(b) goes to token 1, which is only locally optimal; the trained p selects token 0."""
+def test_the_flow_from_a_given_start_is_reported_beside_that_from_the_trained_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On Figure 1(b), the flow from p(0) = (3, 0) selects token 1, which is only locally optimal, that from p
+    token 0.
+    """
     problem = dataset_named("figure-1b").problem
     data, record = tmp_path / "trained.npz", tmp_path / "said.json"
     np.savez(data, keys=problem.keys, scores=problem.scores, p=[-1.0, 4.0], p0=[3.0, 0.0])
@@ -239,7 +243,7 @@ def test_weights_that_do_not_fit_are_refused_in_one_sentence(
     assert (shown.err.count("\n"), shown.out) == (1, "")
 
 
-def test_weights_of_a_product_need_queries_and_several_are_inputs_of_their_own() -> None:
+def test_trained_w_needs_queries_and_each_query_of_an_input_is_an_input_of_its_own() -> None:
     with pytest.raises(InvalidInput, match="W_trained: weights of logits x·W z need the queries z; add queries"):
         explain(TOKENS | {"W_trained": np.ones((3, 2))})
     queries, W = np.arange(12.0).reshape(3, 2, 2) - 5, np.array([[1.0, -1], [0.5, 2], [0, 1]])
@@ -250,7 +254,7 @@ def test_weights_of_a_product_need_queries_and_several_are_inputs_of_their_own()
 
 
 def test_trained_weights_survive_files_and_changes_of_units(tmp_path: Path) -> None:
-    """A case is written with its trained weights; in other units of the keys the layer stays the same."""
+    """A case is written to a file with its trained weights; other units of the keys do not change softmax weights."""
     case = case_of(QUERIES | trained("KQ", sgd, 10) | {"X": 16 * QUERIES["X"]})
     first = layer_weights_of(case)
     assert first is not None

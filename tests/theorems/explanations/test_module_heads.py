@@ -52,9 +52,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("options", [{}, {"bias": False}, {"kdim": 4, "vdim": 3, "batch_first": True}])
 def test_each_head_has_the_weights_that_the_layer_computes(options: dict[str, Any]) -> None:
-    """Biases are random; only the bias of the queries changes the attention weights, so other biases of the keys give
-    the same.
-    """
+    """Biases are random; those of the keys do not change the attention weights, only those of the queries do."""
     torch.manual_seed(2)
     layer = nn.MultiheadAttention(4, 2, **options).double().eval()
     if layer.in_proj_bias is not None:
@@ -86,7 +84,9 @@ def test_linear_layers_are_scaled_as_in_scaled_dot_product_attention() -> None:
             assert head.layer.softmax == pytest.approx(expected.numpy(), rel=1e-12)  # type: ignore[union-attr]
 
 
-def test_a_file_is_run_in_its_own_process_and_names_a_head(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_runs_in_a_process_of_its_own_and_one_head_can_be_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explain", "--module", "mine.py:layer", "--inputs", "inputs.npz", "--json", "said.json"]) == 0
     shown = capsys.readouterr().out
     assert "mine.py:layer, 2 heads, on inputs.npz" in shown
@@ -147,7 +147,7 @@ def test_objects_that_do_not_fit_are_refused_in_one_sentence(module: Any, senten
     assert sentence in str(raised.value)
 
 
-def test_weights_are_given_once_and_a_start_goes_with_a_bias() -> None:
+def test_weights_are_given_only_once_and_w0_gets_a_column_for_a_query_bias() -> None:
     with pytest.raises(InvalidInput, match="p: the data have trained weights, and --module gives others"):
         explain({"keys": DATA["X"], "scores": [[0, 1, 2]] * 2, "p": [1, 0, 0, 0]}, module={"p": [1, 0, 0, 0]})
     it = explain(DATA | {"W0": np.eye(4)}, module=(nn.Linear(4, 2), nn.Linear(4, 2)))

@@ -1,6 +1,7 @@
-"""Inputs that keep different numbers of tokens: compared with other code, and with a problem of repeated tokens.
+"""Inputs of which a mask keeps different numbers of tokens, compared with other code and with repeated tokens.
 
-Where each token of input i is repeated lcm(T_1, …, T_n)/T_i times, the inputs have one length and the same risk.
+If each token of input i is repeated lcm(T_1, …, T_n)/T_i times, with T_i the number of tokens of input i, all inputs
+have one length, and the risk is the same.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SOLVER = 1e-6
 
 
 def ragged(seed: int, **further: Any) -> dict[str, Any]:
-    """Return keys and scores of which each input keeps a different number of tokens; the others are NaN."""
+    """Return keys and scores of inputs with different numbers of tokens; entries of missing tokens are NaN."""
     rng = np.random.default_rng(seed)
     mask = np.array([np.isin(range(5), rng.permutation(5)[:count]) for count in COUNTS])
     keys, scores = rng.integers(-6, 7, (3, 5, 3)) / 2.0, rng.integers(-4, 5, (3, 5)) / 4.0
@@ -44,7 +45,7 @@ def ragged(seed: int, **further: Any) -> dict[str, Any]:
 
 
 def problem_of(data: dict[str, Any]) -> RaggedProblem:
-    """Return the problem of all inputs."""
+    """Return the padded problem of all inputs."""
     problem = with_all_queries(case_of(data)).problem
     assert isinstance(problem, RaggedProblem)
     return problem
@@ -78,7 +79,7 @@ def test_gradient_and_weights_agree_with_those_of_repeated_tokens(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_choice_agrees_with_the_solver_for_several_problems(seed: int) -> None:
+def test_every_choice_of_tokens_agrees_with_the_solver_for_sequences(seed: int) -> None:
     data = ragged(seed)
     problem = problem_of(data)
     optima = []
@@ -105,8 +106,8 @@ def test_every_choice_agrees_with_the_solver_for_several_problems(seed: int) -> 
     assert [choice.alpha.tolist() for choice in optimal_choices] == optima
 
 
-def test_a_copy_is_never_selected() -> None:
-    """Equal rows may have products that are rounded differently, so that a copy has the largest product."""
+def test_a_padding_copy_of_a_token_is_never_selected() -> None:
+    """Rounding may give a copy a larger logit than its original, which adding 1 to the keys of copies imitates."""
     problem = problem_of(ragged(0))
     assert not problem.counted.all()
     object.__setattr__(problem, "keys", problem.keys + np.where(problem.counted, 0.0, 1.0)[..., None])
@@ -127,7 +128,7 @@ def test_the_flow_agrees_with_that_of_repeated_tokens(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-def test_masked_tokens_are_not_classified_and_do_not_matter(seed: int) -> None:
+def test_masked_tokens_are_left_out_and_their_values_have_no_effect(seed: int) -> None:
     data = ragged(seed, p=[1.0, -0.5, 2.0])
     it = explain(data)
     assert [(token.input, token.token) for token in it.tokens] == [(i, t) for i in range(3) for t in range(COUNTS[i])]
@@ -146,7 +147,7 @@ def test_masked_tokens_are_not_classified_and_do_not_matter(seed: int) -> None:
     assert json.loads(it.to_json())["counted"] == list(COUNTS)
 
 
-def test_tokens_with_queries_and_with_key_query_weights() -> None:
+def test_inputs_of_different_lengths_can_have_queries_and_key_query_weights() -> None:
     rng = np.random.default_rng(1)
     X, z = rng.integers(-4, 5, (3, 4, 2)) / 2.0, rng.integers(-3, 4, (3, 2)) / 1.0
     mask = [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
@@ -163,7 +164,7 @@ def test_tokens_with_queries_and_with_key_query_weights() -> None:
     assert {margin.of for margin in it.layer.in_norms} <= {"‖W‖_F", "‖W‖_⋆"}
 
 
-def test_a_module_with_biases_weighs_the_tokens_that_are_kept() -> None:
+def test_weights_of_a_module_with_biases_are_softmax_over_the_kept_tokens() -> None:
     rng, keep = np.random.default_rng(2), np.array([[1, 1, 0, 0], [1, 1, 1, 1]], dtype=bool)
     X, z = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 3))
     torch.manual_seed(0)

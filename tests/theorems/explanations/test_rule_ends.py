@@ -21,7 +21,7 @@ DATA = {"keys": [[[-0.1, 1], [1, 0], [0, 0]]], "scores": [[1, 0.9, 0]], "p": [4.
 
 
 def normalized(p: np.ndarray, steps: int) -> np.ndarray:
-    """Return p after steps of length 1/10 along the gradient of the logistic loss, in plain numpy."""
+    """Return p after steps of length 1/10 against the gradient of the logistic loss, in plain numpy."""
     (keys,), (scores,) = np.array(DATA["keys"]), np.array(DATA["scores"])
     for _ in range(steps):
         s = np.exp(keys @ p) / np.exp(keys @ p).sum()
@@ -59,7 +59,7 @@ def test_an_unsettled_run_is_not_reported_as_selecting(monkeypatch: pytest.Monke
 
 
 def test_gradient_descent_on_tokens_that_are_not_locally_optimal_has_not_settled() -> None:
-    """Token 1 has nearly all the weight for 20,000 steps, but its only neighbour has a higher score."""
+    """Token 1 has nearly all weight for 20,000 steps, but its only neighbour scores higher and gains weight slowly."""
     data = {"keys": [[[0, 0], [4, 0]]], "scores": [[1, 0]], "p": [2.0, 0.0]}
     gd, mirror = explain(data, rules=["gd-1e-6", "mirror-1.5-1e-6"]).rules  # type: ignore[union-attr]
     assert (gd.tokens, gd.since, gd.locally_optimal) == ((1,), 0, False)

@@ -30,7 +30,7 @@ def sentences_of(it: Explanation) -> str:
     return " ".join(paragraphs(it))
 
 
-def test_tokens_have_their_kind_and_weights_at_norms_beyond_the_start() -> None:
+def test_the_table_of_tokens_has_their_kind_and_weights_at_norms_beyond_the_start() -> None:
     columns = next(item.columns for item in sections(local()) if item.caption.startswith("Tokens"))
     assert columns[-3:] == ("at ‖p‖ = 10", "at ‖p‖ = 100", "at ‖p‖ = 1e+03")
     assert rows(local(), "Tokens") == (
@@ -44,21 +44,21 @@ def test_tokens_have_their_kind_and_weights_at_norms_beyond_the_start() -> None:
     ]
 
 
-def test_directions_are_listed_with_the_distance_of_the_flow() -> None:
+def test_the_table_of_directions_has_their_distance_from_the_flow() -> None:
     optimal, selected = rows(local(), "Max-margin")
     assert optimal == ("optimal", "[0]", "0.995037", "1.00499", "1 of 2", "1", "yes", "1.1")
     assert selected[:-1] == ("selected", "[1]", "1", "1", "1 of 2", "1", "yes")
     assert 0 < float(selected[-1]) < 1e-12
 
 
-def test_the_flow_is_listed_at_whole_decades_and_at_its_end() -> None:
+def test_the_table_of_the_flow_has_norms_that_are_powers_of_ten_and_the_last() -> None:
     result = rows(local(), "The gradient flow; it ended by: norm reached")
     assert [row[0] for row in result] == ["10", "100", "1e+03", "1e+04", "1e+05", "1e+06", "3e+06"]
     assert result[0] == ("10", "1", "0.0024", "8.1e-05")
     assert [row[0] for row in rows(two_inputs(), "The gradient flow")][:4] == ["0.1", "1", "10", "100"]
 
 
-def test_other_starts_are_numbered_with_their_ends() -> None:
+def test_random_starts_are_numbered_in_a_table_of_ends_of_flows() -> None:
     result = rows(two_inputs(), "Seeded starts")
     assert [row[:4] for row in result] == [("1", "9.49", "[0, 1]", "LMM"), ("2", "9.49", "[0, 1]", "LMM")]
     between = explain({"keys": [[[0, 0], [1, 0], [-1, 0]]], "scores": [[1, 0.5, 0]]}, starts=1)
@@ -95,14 +95,14 @@ def test_the_explanation_counts_inputs_that_select_their_optimal_token() -> None
     )
 
 
-def test_ties_of_many_inputs_are_counted() -> None:
+def test_inputs_with_ties_are_counted_if_they_are_many() -> None:
     one = [[1, 0], [1, 0], [0, 1]]
     two, three = (explain({"keys": n * [one], "scores": n * [[1, 1, 0]]}) for n in (2, 3))
     assert "tokens [0, 1] of input 0 and tokens [0, 1] of input 1, exactly" in headline(two)
     assert "tokens [0, 1] of input 0 and tokens [0, 1] of input 1 and tokens of 1 more, exactly" in headline(three)
 
 
-def test_zero_tokens_at_the_end_are_reported_to_count() -> None:
+def test_a_warning_says_that_zero_tokens_at_the_end_get_weight() -> None:
     """One zero token may be intended, as in Figure 1; several may be padding, and are mentioned once for all inputs."""
     keys = [[[1, 0], [0, 1], [0, 0], [0, 0]], [[1, 0], [0, 1], [1, 1], [0, 0]]]
     padded = explain({"keys": keys, "scores": [[-1, -2, 0, 0], [1, 2, 3, 0]]})
@@ -118,8 +118,8 @@ def test_statements_that_do_not_apply_are_named_with_the_assumption() -> None:
 
 
 def test_the_explanation_of_trained_weights_has_both_solutions() -> None:
-    """With orthogonal queries each input has its own direction: the least Frobenius norm has rank 2, the least nuclear
-    norm several solutions.
+    """With orthogonal queries the solution of least Frobenius norm has rank 2, and that of least nuclear norm is not
+    unique.
     """
     data = {"X": [[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], "queries": [[1, 0], [0, 1]], "Y": [1, 1], "v": [1, 1]}
     two = explain(data)

@@ -46,7 +46,7 @@ def descend(keys: np.ndarray, scores: np.ndarray, p: np.ndarray, eta: float, at:
 
 
 def vectors(data: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys and scores; with queries, vec(x zᵀ) and Y v·x."""
+    """Return keys and scores; for data with queries, the keys vec(x zᵀ) and the scores Y v·x."""
     if "keys" in data:
         return data["keys"], data["scores"]
     n, T, _ = data["X"].shape
@@ -93,10 +93,8 @@ def test_a_run_agrees_with_plain_numpy(made: Any, data: dict[str, Any]) -> None:
     assert run.margins[-1] == pytest.approx(it.layer.in_norms[0].margin)
 
 
-def test_small_steps_approach_the_flow() -> None:
-    """At equal norms, gradient descent with steps of 1/50 agrees with the flow's direction, and with steps of 2 does
-    not.
-    """
+def test_gradient_descent_with_small_steps_approaches_the_flow() -> None:
+    """At equal norms, gradient descent of step size 1/50 has the direction of the flow; of step size 2 it has not."""
     begin = np.array([1.0, 0.5])
     small = descend(*vectors(FIGURE), begin, 0.02, [0, 2000, 10000])
     run = explain(FIGURE | {"p": small}).run
@@ -124,7 +122,7 @@ def test_the_explanation_says_when_the_tokens_changed() -> None:
 
 
 def test_a_run_that_ends_at_other_tokens_than_the_flow_is_reported() -> None:
-    """From (9, 0) the flow keeps token 1; it does not explain a run that another rule leads to token 0."""
+    """From p = (9, 0) the flow keeps token 1, while the run, by another rule, ends at token 0."""
     it = explain(FIGURE | {"p": [[9, 0], [1, 2], [1, 4]]})
     assert it.run is not None
     assert it.run.steps.tolist() == [0, 1, 2]

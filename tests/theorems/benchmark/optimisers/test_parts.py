@@ -1,4 +1,4 @@
-"""Parts of update rules by hand: before the first step, and where the divisor would be zero."""
+"""Parts of update rules on small examples: before the first step, and where the divisor would be zero."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def test_moments_begin_at_zero_in_every_run() -> None:
     assert moved == pytest.approx(np.array([[-0.1, 0.1]]))
 
 
-def test_the_size_of_a_zero_vector_is_one() -> None:
+def test_a_zero_vector_is_divided_by_one() -> None:
     sizes = scaled_vectors.size_of(ScaledGradient(np.zeros(2), np.array([[0.0, 0.0], [3.0, 4.0]])))
     assert sizes.tolist() == [1.0, 5.0]

@@ -1,6 +1,4 @@
-"""Each rule compared with the formula on its page: in plain floats where these suffice, and on gradients far below
-them.
-"""
+"""Each rule compared with its documented formula: in plain floats, and on gradients far below the smallest float."""
 
 from __future__ import annotations
 
@@ -95,7 +93,7 @@ def plain(name: str, problem: Problem, p: np.ndarray, shape: tuple[int, ...]) ->
 
 
 def factored_step(name: str, at: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both factors after one step of η = 0.2, each computed from the old ones."""
+    """Return both factors after one step of size η = 0.2, each computed from the old K and Q."""
     k, q = at @ Q, at.T @ K
     if name == "factored-0.2":
         return K - 0.2 * k, Q - 0.2 * q
@@ -108,7 +106,7 @@ def factored_step(name: str, at: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tu
 
 
 def iterates(name: str, problem: Problem, start: np.ndarray, shape: tuple[int, ...], steps: int) -> np.ndarray:
-    """Return the first iterates after the start."""
+    """Return the first ``steps`` iterates of the formula after the start."""
     return np.array(list(islice(plain(name, problem, start, shape), steps)))
 
 
@@ -136,7 +134,7 @@ def two_problems() -> tuple[list[Problem], np.ndarray]:
 
 
 def off(name: str, under_test: Any = REFERENCE) -> float:
-    """Return the largest distance of an iterate from the formula's, on a batch of two problems and on W."""
+    """Return the largest distance between iterates of the rule and of its formula, for two problems and for W."""
     problems, starts = two_problems()
     steps = FEW if name == "polyak" else STEPS
     run = rule_named(name).run(problems, starts, steps, under_test)
@@ -168,14 +166,14 @@ def test_a_wrong_gradient_gives_another_run(name: str) -> None:
         ("muon-0.2", muon, "MOMENTUM", 0.9),
     ],
 )
-def test_another_constant_is_noticed(
+def test_a_changed_constant_of_a_rule_is_noticed(
     name: str, module: Any, constant: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, constant, wrong)
     assert off(name) > 1e-4
 
 
-def test_the_potential_of_the_euclidean_norm_makes_gradient_descent() -> None:
+def test_mirror_descent_in_the_euclidean_norm_is_gradient_descent() -> None:
     problems, starts = two_problems()
     for mirror, plain_one in (("mirror-2-0.5", "gd-0.5"), ("normalized-mirror-2-0.5", "normalized-0.5")):
         first, second = (rule_named(name).run(problems, starts, STEPS).points for name in (mirror, plain_one))
@@ -189,14 +187,14 @@ def test_orthogonalising_a_column_is_normalizing_it() -> None:
     assert units * np.linalg.norm(matrices, axis=1, keepdims=True) == pytest.approx(matrices, rel=1e-14)
 
 
-def test_a_matrix_of_rank_zero_is_not_orthogonalised() -> None:
+def test_orthogonalising_divides_a_matrix_of_rank_one_by_its_norm_and_keeps_zero() -> None:
     flat = np.outer([1.0, 2.0], [3.0, 4.0])[None]
     result = orthogonal_factor(flat)[0]
     assert result == pytest.approx(flat[0] / np.linalg.norm(flat), rel=1e-12)
     assert (orthogonal_factor(0 * flat) == 0).all()
 
 
-def test_the_flow_agrees_with_another_solver() -> None:
+def test_the_flow_agrees_with_another_solver_of_differential_equations() -> None:
     problems, starts = two_problems()
     run = rule_named("flow-0.5").run(problems, starts, 10)
     for b, (problem, start) in enumerate(zip(problems, starts, strict=True)):
@@ -207,7 +205,7 @@ def test_the_flow_agrees_with_another_solver() -> None:
             return -at / np.linalg.norm(at)
 
         due = solve_ivp(velocity, (0, 5), start, method="DOP853", rtol=1e-10, atol=1e-10, t_eval=run.iterations / 2)
-        # The flow is integrated to a relative error of 1e-9, over a length of a few norms.
+        # The flow is integrated with a relative error of 1e-9, over a path a few times as long as the start's norm.
         assert run.points[:, b] == pytest.approx(due.y.T, abs=1e-7)
     assert run.representable.all()
     wrong = rule_named("flow-0.5").run(problems, starts, 10, fault_named("temperature").implementation)
@@ -215,11 +213,11 @@ def test_the_flow_agrees_with_another_solver() -> None:
 
 
 FAINT = 3000.0
-"""The exponent by which gradients are reduced: e^{−3000} is far below the smallest float."""
+"""Gradients are multiplied by e^{−3000}, which is far below the smallest float."""
 
 
 @pytest.mark.parametrize("name", ["adam-0.1", "muon-0.2", "polyak", "normalized-mirror-3-0.4", "flow-0.5"])
-def test_rules_without_a_scale_go_on_where_gradients_underflow(name: str) -> None:
+def test_rules_that_ignore_the_gradient_s_scale_continue_where_gradients_underflow(name: str) -> None:
     def fainter(*arguments: Any) -> ScaledGradient:
         gradient = risk.scaled_gradient(*arguments)
         return ScaledGradient(gradient.log_scale - FAINT, gradient.direction)
@@ -231,12 +229,12 @@ def test_rules_without_a_scale_go_on_where_gradients_underflow(name: str) -> Non
     problems, starts = two_problems()
     faint = REFERENCE.replace("", {scaled_gradient: fainter, log_excess_risk: less})
     first, second = (rule_named(name).run(problems, starts, STEPS, which).points for which in (REFERENCE, faint))
-    # A log scale of 3000 carries a relative rounding of 3e-13, which enters every step.
+    # Logarithms of scales near 3000 are rounded by 3e-13, which changes every step by this relative amount.
     assert first == pytest.approx(second, rel=1e-7)
 
 
 @pytest.mark.parametrize("name", ["heavy-ball-1", "mirror-3-0.4"])
-def test_rules_with_a_scale_stand_still_where_gradients_underflow(name: str) -> None:
+def test_rules_that_use_the_gradient_s_scale_stop_where_gradients_underflow(name: str) -> None:
     def fainter(*arguments: Any) -> ScaledGradient:
         gradient = risk.scaled_gradient(*arguments)
         return ScaledGradient(gradient.log_scale - FAINT, gradient.direction)
@@ -249,7 +247,7 @@ def test_rules_with_a_scale_stand_still_where_gradients_underflow(name: str) -> 
 
 @pytest.mark.parametrize("name", [*NAMES, "flow-1"])
 def test_at_a_stationary_point_a_rule_stays(name: str) -> None:
-    """All keys are equal: ∇L = 0 exactly, everywhere."""
+    """All keys are equal, so ∇L(p) = 0 exactly at every p."""
     same = Problem(np.ones((2, 3, 2)), np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]))
     run = rule_named(name).run([same, same], np.array([[1.0, -2.0], [0.5, 0.0]]), 4)
     assert run.points[-1] == pytest.approx(run.points[0], rel=1e-14)
@@ -258,7 +256,7 @@ def test_at_a_stationary_point_a_rule_stays(name: str) -> None:
 def test_a_step_beyond_float64_stops_the_run_at_its_last_point() -> None:
     problem = dataset_named("figure-1b").problem
     run = rule_named("polyak").run([problem, problem], np.array([[0.0, -1.0], [0.0, 1.0]]), 300)
-    assert run.representable.tolist() == [False, True]  # near the local direction L − L* does not vanish
+    assert run.representable.tolist() == [False, True]  # near the local max-margin direction L − L* does not vanish
     assert np.isfinite(run.points).all()
 
 
@@ -321,7 +319,7 @@ def test_a_torch_class_that_is_unusable_is_refused_in_a_sentence(name: str, says
         rule_named(name)
 
 
-def test_several_values_make_several_rules() -> None:
+def test_a_rule_with_lists_of_values_becomes_a_rule_per_combination() -> None:
     names = [
         "gd-1,0.1",
         "gd-1e-3",
@@ -345,7 +343,7 @@ def test_several_values_make_several_rules() -> None:
 
 
 def test_a_naive_gradient_stalls_at_its_rounding() -> None:
-    """The first steps agree with those of the stable gradient; the end agrees with docs/benchmarks.md."""
+    """First steps agree with those of the stable gradient; the end is far from the limit, as in docs/benchmarks.md."""
     problem, start = dataset_named("figure-1a").problem, np.array([[0.0, -1.0]])
     ours, naive = (rule_named(f"{kind}-1").run([problem], start, 2000) for kind in ("normalized", "naive-normalized"))
     assert np.allclose(ours.points[:20], naive.points[:20], rtol=1e-6)
