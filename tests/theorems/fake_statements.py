@@ -1,6 +1,6 @@
 """Tiny statements, true and false, on which to test the runner and the command; also runnable as a command.
 
-``python fake_statements.py verify …`` is ``theorems verify …`` on these, in processes of their own too.
+``python fake_statements.py verify …`` is ``theorems verify …`` on these statements, also in its child processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from theorems.core.statement import Statement
 
 @st.composite
 def small_cases(draw: st.DrawFn, least_n: int = 1) -> Case:
-    """Draw one to three inputs of two or three tokens in the plane, whole numbers."""
+    """Draw one to three inputs of two or three tokens; keys are in the plane, and all numbers are whole."""
     n, tokens = draw(st.integers(least_n, 3)), draw(st.integers(2, 3))
     whole = st.integers(-9, 9)
     keys = draw(st.lists(whole, min_size=2 * n * tokens, max_size=2 * n * tokens))
@@ -52,32 +52,32 @@ def weights_sum_to_one(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def single_input_only(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """False as soon as there are two inputs; another claim is false for a few cases of one input."""
+    """Make a claim that fails for two inputs or more, and a second one that fails on a few cases of one input."""
     yield Claim("one-input", Form.EXACT, 1.0 - case.problem.n, 0.0, "exact", f"n = {case.problem.n}")
     rare = case.problem.n == 1 and case.problem.scores.max() == 1 / 3 and not case.problem.keys.any()
     yield Claim("rarely-false", Form.EXACT, -1.0 if rare else 1.0, 0.0, "exact")
 
 
 def sometimes_undecided(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Undecided for three tokens."""
+    """Make a claim that is undecided for three tokens."""
     undecided = "three tokens are too many" if case.problem.T == 3 else ""
     yield Claim("two-tokens", Form.LIMIT, float(case.problem.T), 0.0, "exact", undecided=undecided)
 
 
 def breaks_down(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Divides by zero when there are two inputs."""
+    """Divide by zero where there are two inputs."""
     yield Claim("before", Form.EXACT, 1.0, 0.0, "exact")
     if case.problem.n > 1:
         raise ZeroDivisionError("n is two")
 
 
 def says_nothing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """No claim at all."""
+    """Make no claim at all."""
     yield from ()
 
 
 def takes_its_time(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """True, after a while."""
+    """Make a true claim after a while."""
     time.sleep(0.3)
     yield Claim("slow", Form.EXACT, 1.0, 0.0, "exact")
 

@@ -40,14 +40,15 @@ def _dot(a: Sequence[float], b: Sequence[float]) -> fmpq:
 
 
 def logits(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[list[fmpq]]:
-    """Return K p, exactly; (n, T)."""
+    """Return the logits K p exactly, shape (n, T)."""
     prompt = p.tolist()
     return [[_dot(key, prompt) for key in keys] for keys in problem.keys.tolist()]
 
 
 def bits_for(problem: Problem, p: Float64[np.ndarray, "d"]) -> int:
-    """Return enough bits that 1 − s and ℓ(γᵀs) − ℓ(γ) keep their leading digits although s differs from 1 by
-    e^{−range}.
+    """Return a precision at which 1 − s and ℓ(γᵀs) − ℓ(γ) keep leading digits although a weight s is within e^{−range}
+    of 1,
+    with the range of logits.
     """
     reach = max(float(max(row) - min(row)) if row else 0.0 for row in _floats(logits(problem, p)))
     return BITS + 2 * math.ceil(reach / math.log(2))
@@ -58,7 +59,7 @@ def _floats(rows: list[list[fmpq]]) -> list[list[float]]:
 
 
 def weights(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[list[arb]]:
-    """Return softmax(K p); (n, T)."""
+    """Return the softmax weights s = softmax(K p), shape (n, T)."""
     rows = []
     for row in logits(problem, p):
         top = max(row)
@@ -69,7 +70,7 @@ def weights(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[list[arb]]:
 
 
 def outputs(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[arb]:
-    """Return γ_iᵀ s_i; (n,)."""
+    """Return the outputs γ_iᵀ s_i, shape (n,)."""
     return [
         sum((s * arb(rational(g)) for s, g in zip(row, scores, strict=True)), arb(0))
         for row, scores in zip(weights(problem, p), problem.scores.tolist(), strict=True)
@@ -94,7 +95,9 @@ def risk(problem: Problem, p: Float64[np.ndarray, "d"]) -> arb:
 
 
 def gradient(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[arb]:
-    """Return ∇L(p) = −(1/n) Σ_i |ℓ'_i| Σ_{t<u} s_t s_u (γ_t − γ_u)(k_t − k_u); d balls."""
+    """Return ∇L(p) = −(1/n) Σ_i |ℓ'_i| Σ_{t<u} s_t s_u (γ_t − γ_u)(k_t − k_u), with the softmax weights s, as
+    d balls.
+    """
     with precision(bits_for(problem, p)):
         total = [arb(0)] * problem.d
         inputs = zip(problem.keys.tolist(), problem.scores.tolist(), weights(problem, p), strict=True)
@@ -110,7 +113,7 @@ def gradient(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[arb]:
 
 
 def excess_risk(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]) -> arb:
-    """Return L(p) − L_α, L_α = (1/n) Σ ℓ(γ_iα_i)."""
+    """Return L(p) − L_α, where L_α = (1/n) Σ ℓ(γ_iα_i) is the risk if the tokens α have all weight."""
     with precision(bits_for(problem, p)):
         chosen = problem.scores[np.arange(problem.n), alpha].tolist()
         terms = [

@@ -132,7 +132,7 @@ def test_a_run_that_ends_at_other_tokens_than_the_flow_is_reported() -> None:
     assert "Its tokens of largest weight still changed before the last checkpoint." in changed.words
 
 
-def test_a_checkpoint_at_zero_has_no_angle() -> None:
+def test_a_checkpoint_with_weights_0_has_no_direction() -> None:
     it = explain(FIGURE | {"p": [[0, 0], [0, 4]]})
     assert it.run is not None
     assert it.run.ties.tolist() == [True, False]
@@ -144,7 +144,7 @@ def test_a_checkpoint_at_zero_has_no_angle() -> None:
     assert "NaN" in tied.to_json()
 
 
-def test_factors_many_checkpoints_and_files(tmp_path: Path) -> None:
+def test_checkpoints_can_be_factors_be_many_and_come_from_files(tmp_path: Path) -> None:
     K, Q = RNG.normal(size=(40, 3, 2)), RNG.normal(size=(40, 2, 2))
     it = explain(QUERIES | {"K_trained": K, "Q_trained": Q})
     assert it.run is not None

@@ -28,7 +28,7 @@ FRAMES = 28
 POINTS = 40
 """Number of points of a flow."""
 WAY = np.array([[0.4, 1.2], [-2.0, 1.0]])
-"""The places between which token 0 of input 1 is dragged to and fro."""
+"""The two places between which token 0 of input 1 is dragged to and fro."""
 NORM, EXTENT, SIZE, HEIGHT = 12.0, 2.5, 520, 350
 """‖p‖ at the edge of the picture, token coordinates there, width in pixels, and height in pixels above the words."""
 STYLE = f"""
@@ -49,11 +49,11 @@ class Frame:
     """One frame of the animation.
 
     Attributes:
-        keys: of the tokens, (n, T, d).
+        keys: the keys of the tokens, (n, T, d).
         ray: p̄_mm of the optimal tokens, (d,).
         edges: two points of each line of the margin band of input 1, (2, 2, d).
-        neighbours: the SVM-neighbours, exact, (n, T).
-        flows: points of each flow up to the edge, (s, r, d), in the unit of prompts.
+        neighbours: which tokens are SVM-neighbours of the optimal ones, exact, (n, T).
+        flows: r points of each of s flows up to the edge, (s, r, d), in the unit of prompts.
         words: where the flows go.
     """
 
@@ -66,7 +66,7 @@ class Frame:
 
 
 def frames() -> Iterator[Frame]:
-    """Yield the frames of the way there and back."""
+    """Yield the frames of the token's way there and back."""
     state = state_named("figure-8")
     for share in np.sin(np.linspace(0, np.pi, FRAMES)) ** 2:
         moved = state.with_token(1, 0, WAY[0] + share * (WAY[1] - WAY[0]))

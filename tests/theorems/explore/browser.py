@@ -31,7 +31,7 @@ needs_browser = pytest.mark.skipif(
     reason="no Chromium, or neither playwright nor bokeh is installed",
 )
 WAIT = 30_000
-"""Milliseconds to wait for what takes a fraction of this time on an idle machine."""
+"""Longest time in milliseconds to wait for a change of the page, which takes a fraction of it on an idle machine."""
 
 PLACE = """([name, k]) => {
   const document = Bokeh.documents[0], view = Bokeh.index.find_one(document.get_model_by_name('plane'));
@@ -55,7 +55,7 @@ def served(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         stderr=subprocess.DEVNULL,
         text=True,
         env=fresh,
-        # Under nohup SIGHUP is ignored, and child processes inherit that.
+        # Restore the default: under nohup SIGHUP is ignored, and child processes inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     try:
@@ -105,8 +105,8 @@ class Seen:
                     raise
 
     def wait_for(self, source: str, name: str, k: int, condition: str) -> None:
-        """Wait until entry k of a drawn column, called ``x``, satisfies the condition: the words may change before the
-        picture.
+        """Wait until entry k of a drawn column satisfies a condition in JavaScript on ``x``; texts may change before
+        that.
         """
         script = f"([name, column, k]) => {{ const x = ({COLUMN})([name, column])[k]; return {condition}; }}"
         self.page.wait_for_function(script, arg=[source, name, k])

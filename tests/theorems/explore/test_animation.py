@@ -15,7 +15,7 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def test_the_stored_animation_is_the_output_of_the_command() -> None:
-    """Compare up to a pixel, as flows differ in their last digits between machines."""
+    """Compare coordinates up to a pixel, since the last digits of flows differ between machines."""
     kept, made = PICTURE.read_text(encoding="utf-8"), animation_svg(frames())
     assert NUMBER.sub("", made) == NUMBER.sub("", kept)
     apart = np.array(NUMBER.findall(made), dtype=float) - np.array(NUMBER.findall(kept), dtype=float)

@@ -53,7 +53,7 @@ def seen(browser: Any, address: str) -> Iterator[Seen]:
     assert [url for url in page.loaded if not url.startswith((address, "data:", "blob:"))] == []
 
 
-def test_a_token_is_dragged_and_everything_follows(seen: Seen) -> None:
+def test_texts_table_and_picture_follow_a_dragged_token(seen: Seen) -> None:
     before, norm = seen.column("rays", "norm"), seen.column("tokens", "x")[2]
     seen.drag("tokens", 2, 120, -30, drop=False)
     seen.page.wait_for_function(
@@ -65,7 +65,7 @@ def test_a_token_is_dragged_and_everything_follows(seen: Seen) -> None:
     seen.until("all 31 statements tried")
 
 
-def test_a_start_is_dragged_and_its_run_follows(seen: Seen) -> None:
+def test_the_run_follows_a_dragged_start(seen: Seen) -> None:
     first = seen.column("run flow", "xs")[0][0]
     seen.drag("starts", 0, -60, 40)
     seen.page.wait_for_function(
@@ -82,7 +82,7 @@ def test_a_tie_of_scores_violates_assumption_b(seen: Seen) -> None:
     seen.row("strict-optimum").get_by_text("does not hold").wait_for()
 
 
-def test_a_click_shows_the_counterexample_and_its_theorem_fails(seen: Seen) -> None:
+def test_a_click_shows_a_counterexample_on_which_theorem_2_fails(seen: Seen) -> None:
     seen.widget("recorded counterexample").select_option("theorem-2-without-single-input")
     row = seen.row("theorem-2 without single-input")
     row.get_by_text("fails").wait_for()
@@ -166,7 +166,7 @@ def test_the_slider_can_be_played_and_stopped(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_file_needs_no_network_and_fits_a_phone(browser: Any, tmp_path: Path, scheme: str) -> None:
+def test_a_page_saved_as_a_file_needs_no_network_and_fits_a_phone(browser: Any, tmp_path: Path, scheme: str) -> None:
     path = tmp_path / "page.html"
     assert main(["explore", "--data", "figure-1b", "--html", str(path)]) == Exit.UPHELD
     context = browser.new_context(viewport=PHONE, color_scheme=scheme, offline=True)

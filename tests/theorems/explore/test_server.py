@@ -36,7 +36,7 @@ def answer(address: str, path: str = "", **headers: str) -> tuple[int, str]:
     return result.status, result.read().decode("utf-8", "replace")
 
 
-def test_only_the_right_address_answers(address: str) -> None:
+def test_only_addresses_with_the_secret_token_are_answered(address: str) -> None:
     assert answer(address)[0] == 200
     for path in ("/", "/wrong/", "/static/js/bokeh.min.js", "/ws", "/wrong/ws", "/autoload.js"):
         assert answer(address, path)[0] == 404, path
@@ -44,7 +44,7 @@ def test_only_the_right_address_answers(address: str) -> None:
 
 @pytest.mark.parametrize("host", ["evil.org", "evil.org:80", "127.0.0.1.evil.org", "192.168.0.1", "127x0x0x1", ""])
 def test_a_request_for_another_host_is_refused(address: str, host: str) -> None:
-    """A page elsewhere can make such a request if its host name points to this machine."""
+    """A foreign page can make a browser send such a request if the page's host name points to this machine."""
     status, text = answer(address, Host=host)
     assert status in (400, 404)
     assert "theorems" not in text
@@ -92,7 +92,7 @@ def test_the_server_listens_on_this_machine_only(address: str) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_the_server_and_its_children_end_with_their_terminal(number: signal.Signals, code: int) -> None:
     with served("--data", "figure-1a") as (address, process):
-        assert answer(address)[0] == 200  # the page and its process for computations are up
+        assert answer(address)[0] == 200  # the page and its process for computations have started
         until = time.monotonic() + 30
         while not (children := children_of(process)) and time.monotonic() < until:
             time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The functions without a browser: how changes affect the data, what is drawn, what is saved; against the engine."""
+"""The page's functions without a browser: changes of data, what is drawn and saved, compared with exact solutions."""
 
 from __future__ import annotations
 
@@ -57,10 +57,8 @@ def test_tokens_agree_with_the_data_and_neighbours_with_the_exact_solution(name:
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_the_band_has_its_chosen_token_and_neighbours_on_its_edges(name: str) -> None:
-    """p_mm lies in the plane, so that lines across it are level sets of k·p_mm: only neighbours are on the
-    second line.
-    """
+def test_the_chosen_token_and_its_neighbours_lie_on_the_edges_of_the_margin_band(name: str) -> None:
+    """The lines of the band are level sets of k·p_mm, since p_mm lies in the plane: the second has neighbours only."""
     state = state_of(dataset_named(name))
     solved = solve(state)
     drawn, lines = tokens(state, solved), band(state, solved)
@@ -105,7 +103,7 @@ def test_runs_agree_with_the_reference() -> None:
     assert np.array_equal(result["Muon"][1].points, muon.points[:, 1])
 
 
-def test_frames_have_the_weights_and_margins_of_the_run() -> None:
+def test_the_slider_s_frames_have_the_weights_and_margins_of_the_run() -> None:
     state = state_of(dataset_named("figure-1b")).but(rule="gradient descent")
     solved = solve(state)
     run = RULES["gradient descent"](state, solved.view.norm)[0]
@@ -125,7 +123,7 @@ def test_contours_are_level_sets_of_the_risk() -> None:
     for xs, ys, level in zip(drawn["xs"], drawn["ys"], drawn["risk"], strict=True):
         at = np.stack([xs, ys], axis=1) / view.unit
         result = np.asarray(risk(problem.keys, problem.scores, problem.loss, at))
-        assert np.abs(result - level).max() < 0.02  # the grid is coarse
+        assert np.abs(result - level).max() < 0.02  # the contours are interpolated on a coarse grid
 
 
 def test_matrices_show_both_solutions_and_the_end_of_the_run() -> None:
@@ -196,7 +194,7 @@ def test_tokens_that_no_prompt_separates_are_reported() -> None:
 
 
 @pytest.mark.parametrize("keys", [np.zeros((1, 2, 1)), np.zeros((2, 3, 4)), np.ones((1, 3, 2))])
-def test_keys_without_any_spread_are_drawn(keys: np.ndarray) -> None:
+def test_equal_keys_are_drawn(keys: np.ndarray) -> None:
     scores = np.tile(np.arange(keys.shape[1], dtype=float), (len(keys), 1))
     parts = [part for part, _ in parts_of(state_of(Case(Problem(keys, scores))))]
     assert [part.name for part in parts] == ["tokens", "runs", "contours"]
@@ -282,7 +280,7 @@ def test_hover_text_names_missing_numbers() -> None:
     assert drawn["dual_says"] == ["none: there is no p_mm"] * 3
 
 
-def test_a_small_move_keeps_the_scale_of_prompts() -> None:
+def test_a_small_move_of_a_token_keeps_the_scale_of_prompts() -> None:
     state = state_of(dataset_named("figure-8"))
     moved = state.with_token(0, 1, state.tokens[0, 1] + 0.01)
     before, after = solve(state), solve(moved)
@@ -293,7 +291,7 @@ def test_a_small_move_keeps_the_scale_of_prompts() -> None:
     assert [round_norm(x) for x in (0.013, 0.02, 4.99, 5.0, 51.0, 0.0)] == pytest.approx([0.02, 0.02, 5, 5, 100, 0])
 
 
-def test_axes_name_p_mm_only_where_there_is_one() -> None:
+def test_axes_are_named_after_p_mm_only_where_it_exists() -> None:
     keys = np.array([[[1.0, 0, 0], [0, 0, 0], [3, 0, 0]], [[0, 1.0, 1], [0, 1, 0], [2, 0, 1]]])
     state = state_of(Case(Problem(keys, np.array([[1.0, 0, 0], [1, 0, 0]]))))
     solved = solve(state)

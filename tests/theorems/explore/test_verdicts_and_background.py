@@ -50,8 +50,8 @@ def test_theorem_2_fails_without_a_single_input_on_its_counterexample() -> None:
     assert "refutes" in statements_html([unit], {0: verdict_of_unit})
 
 
-def test_an_assumption_that_holds_is_not_reported_to_fail() -> None:
-    """The two inputs act on separate coordinates, so that the flow goes to p_mm nevertheless."""
+def test_no_counterexample_is_reported_where_the_conclusion_holds_without_the_assumption() -> None:
+    """The two inputs have keys in separate coordinates, so the flow goes to p_mm although Theorem 2 needs one input."""
     keys = np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]])
     case = Case(Problem(keys, np.array([[1.0, 0], [1.0, 0]])))
     (unit,) = [item for item in plan(case) if (item.id, item.without) == ("theorem-2", "single-input")]
@@ -112,7 +112,7 @@ def test_only_the_latest_request_is_computed_and_results_keep_their_order() -> N
     assert taken == ["old 0", *(f"new {k}" for k in range(5)), None]
 
 
-def test_exceptions_in_the_background_are_raised() -> None:
+def test_exceptions_in_the_worker_thread_reach_the_page() -> None:
     failed: list[Exception] = []
     heard = threading.Event()
 
@@ -158,7 +158,7 @@ def test_a_page_closed_before_its_results_arrive_raises_nothing(monkeypatch: pyt
     monkeypatch.setattr(threading, "excepthook", failures.append)
     document = Document()
     page = Page(document, state_named("figure-1a"))
-    document.callbacks.destroy()  # the server does this first
+    document.callbacks.destroy()  # as the server does before it closes a page
     page.change(page.state)
     page.close()
     page._pictures.join(30.0)
@@ -166,8 +166,8 @@ def test_a_page_closed_before_its_results_arrive_raises_nothing(monkeypatch: pyt
     assert not failures
 
 
-def test_conclusions_that_need_other_data_are_undecided() -> None:
-    """Theorem 2 gives the direction only for n = 1; figure-8 has two inputs, whose flows have two limits."""
+def test_a_conclusion_that_is_claimed_for_other_data_only_is_undecided() -> None:
+    """Theorem 2 gives the direction only for n = 1; figure-8 has two inputs, and flows from two starts differ."""
     verdict_of_unit = {}
     for name in ("figure-8", "figure-1b"):
         (unit,) = [item for item in plan(dataset_named(name)) if (item.id, item.without) == ("theorem-2", "")]

@@ -47,8 +47,8 @@ def flow() -> Flow:
     return gradient_flow(PROBLEM, START, norm=1e3)
 
 
-def test_a_flow_moved_sideways_keeps_its_norms() -> None:
-    """Odd points turn by an angle of tangent ε towards their rolled coordinates; even ones stay."""
+def test_jump_sideways_turns_every_other_point_of_a_flow_by_the_size() -> None:
+    """Odd points turn by an angle of tangent ε = 0.1 towards their cyclically shifted coordinates; even ones stay."""
     moved = flow_faults._jump_sideways(flow(), 0.1, PROBLEM).points
     right = flow().points
     assert np.linalg.norm(moved, axis=1) == pytest.approx(flow().norms, rel=1e-12)
@@ -60,7 +60,7 @@ def test_a_flow_moved_sideways_keeps_its_norms() -> None:
     assert (flow_faults._jump_sideways(along, 0.1, line).points == along.points).all()
 
 
-def test_a_flow_on_the_ray_keeps_its_points_below_the_norm() -> None:
+def test_follow_ray_moves_only_points_beyond_the_norm_to_the_ray() -> None:
     result = flow_faults._follow_ray(flow(), 10.0, PROBLEM).points
     svm = max_margin(PROBLEM.keys, PROBLEM.optimal)
     assert isinstance(svm, MaxMargin)
@@ -70,7 +70,7 @@ def test_a_flow_on_the_ray_keeps_its_points_below_the_norm() -> None:
     assert result[far] == pytest.approx(flow().norms[far, None] * svm.direction)
 
 
-def test_an_interpolated_flow_has_every_other_point_on_a_chord() -> None:
+def test_interpolate_moves_every_other_point_of_a_flow_to_a_chord() -> None:
     result, right, norms = flow_faults._interpolate(flow()).points, flow().points, flow().norms
     assert (result[1::2] == right[1::2]).all()
     share = (norms[2] - norms[1]) / (norms[3] - norms[1])
@@ -79,8 +79,8 @@ def test_an_interpolated_flow_has_every_other_point_on_a_chord() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-9, 0.5])
-def test_a_floored_norm_shortens_steps(size: float) -> None:
-    """A step is along g/(‖g‖ + ε)."""
+def test_normalized_with_floor_shortens_steps(size: float) -> None:
+    """Each step is against g/(‖g‖ + ε), with g the gradient and ε the size of the fault."""
     given: dict[str, Any] = {"steps": 2, "step": 0.1, "gradient": scaled_gradient}
     starts = np.array([START, 2 * START])
     faulty = fault_named("normalized-with-floor").of_size(size).implementation
@@ -94,18 +94,20 @@ def test_a_floored_norm_shortens_steps(size: float) -> None:
     assert result.norms == pytest.approx(np.linalg.norm(result.points, axis=-1))
 
 
-def test_a_step_is_lengthened_in_one_coordinate() -> None:
+def test_lengthen_a_coordinate_changes_one_coordinate_of_a_step() -> None:
     p, step = np.array([[1.0, 2.0]]), np.array([[0.5, -0.25]])
     assert descent_faults._lengthen_a_coordinate(p, step, 0.2, 0, step).tolist() == [[1.6, 1.75]]
 
 
-def test_the_last_iterate_is_dropped() -> None:
+def test_drop_last_removes_the_last_iterate() -> None:
     run = normalized_gradient_descent(PROBLEM, START, steps=2, step=0.1)
     assert descent_faults._drop_last(run).points.tolist() == run.points[:-1].tolist()
 
 
-def test_directions_are_wrong_in_their_neighbours() -> None:
-    """The margins are 1, 1.05 and 3 for the first input, 2 and 1 for the second, whose chosen token occurs twice."""
+def test_faults_of_directions_report_wrong_neighbours() -> None:
+    """In direction q, margins are 1, 1.05 and 3 in the first input, 2 and 1 in the second, with its chosen
+    token twice.
+    """
     keys = np.array([[[3.0, 0], [2, 0], [1.95, 1], [0, 0]], [[2, 0], [0, 0], [1, 5], [2, 1]]])
     q = np.array([1.0, 0.0])
     result = direction(keys, q)
@@ -124,7 +126,7 @@ def test_directions_are_wrong_in_their_neighbours() -> None:
     assert only.neighbours.tolist() == [[False, True]]
 
 
-def test_a_direction_in_single_precision_is_clipped_to_its_range() -> None:
+def test_direction_saturates_clips_to_the_range_of_single_precision() -> None:
     """Zero stays zero, and numbers that are too small become the smallest normal number."""
     keys = np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])
     tiny = float(np.finfo(np.float32).tiny)
@@ -133,7 +135,7 @@ def test_a_direction_in_single_precision_is_clipped_to_its_range() -> None:
     assert saturate(keys, np.array([-1.0, 0.0, 1.0])).q[0] == -1.0
 
 
-def test_gradients_are_changed_coordinate_by_coordinate() -> None:
+def test_faults_of_gradients_roll_coordinates_or_add_weight_decay() -> None:
     g = ScaledGradient(np.array([math.log(2), 0.0]), np.array([[1.0, 2, 3], [4, 5, 6]]))
     assert gradient_faults._roll(g).direction.tolist() == [[3, 1, 2], [6, 4, 5]]
     p = np.array([[3.0, 0, 4], [0, 0, 0]])
@@ -142,13 +144,13 @@ def test_gradients_are_changed_coordinate_by_coordinate() -> None:
     assert whole == pytest.approx(np.array([[2 + 1.5, 4, 6 + 2], [4, 5, 6]]))
 
 
-def test_a_slope_at_minus_u_changes_only_the_loss() -> None:
+def test_slope_at_minus_u_changes_only_the_loss() -> None:
     (keys, scores, loss), factor = gradient_faults._slope_at_minus_u(PROBLEM.keys, PROBLEM.scores, PROBLEM.loss)
     assert (keys is PROBLEM.keys, scores is PROBLEM.scores, factor) == (True, True, 1.0)
     assert loss.log_slope(np.array(3.0)) == PROBLEM.loss.log_slope(np.array(-3.0))
 
 
-def test_joint_runs_are_wrong_in_each_step() -> None:
+def test_a_joint_run_that_normalizes_both_gradients_together_does_so_in_each_step() -> None:
     tokens, keys = np.array([[[1.0, 0.5], [0.2, -1]]]), np.array([[[1.0, 0], [0.3, 0.7]]])
     head, prompt = np.array([0.5, 0.25]), np.array([0.1, 0.4])
     options: dict[str, Any] = {"head_step": 0.3, "prompt_step": 0.2}
@@ -167,7 +169,7 @@ def path() -> Any:
     return svm, regularization_path(PROBLEM, np.array([5.0, 20.0, 80.0]), max_margin=svm)
 
 
-def test_moved_paths_stay_on_their_spheres() -> None:
+def test_moved_points_of_a_path_keep_their_norms() -> None:
     _, right = path()
     ray = path_faults._repeat_limit(right).points
     assert ray == pytest.approx(np.outer([1 / 16, 1 / 4, 1], right.points[-1]), rel=1e-6)
@@ -177,7 +179,7 @@ def test_moved_paths_stay_on_their_spheres() -> None:
     assert cosines == pytest.approx(np.full(3, 1 / math.sqrt(1.01)), rel=1e-9)
 
 
-def test_offsets_of_a_moved_path_belong_to_its_points() -> None:
+def test_offsets_of_a_moved_path_are_those_of_the_moved_points() -> None:
     svm, _ = path()
     faulty = fault_named("path-ends-early").of_size(0.1).implementation
     result = faulty[regularization_path](PROBLEM, np.array([5.0, 20.0]), max_margin=svm)
@@ -185,8 +187,8 @@ def test_offsets_of_a_moved_path_belong_to_its_points() -> None:
     assert result.offsets + np.outer(result.points @ svm.direction, svm.direction) == pytest.approx(result.points)
 
 
-def test_smoothness_with_a_wrong_formula() -> None:
-    """Keys have spectral norms 2 and 3, scores have norms 5 and 13; M0 and M1 bound the loss on the scores."""
+def test_faults_of_the_smoothness_bound_use_the_intended_wrong_formulas() -> None:
+    """Keys have spectral norms 2 and 3, scores norms 5 and 13; M0 and M1 bound the loss's slope and its change."""
     keys = np.array([[[2.0, 0], [0, 1]], [[0, 3], [1, 0]]])
     problem = Problem(keys, np.array([[3.0, 4], [5, 12]]), loss_named("logistic"))
     m0, m1 = (math.exp(bound(3.0, 12.0)) for bound in (problem.loss.log_lipschitz, problem.loss.log_bound))
@@ -198,12 +200,12 @@ def test_smoothness_with_a_wrong_formula() -> None:
     assert problem.log_smoothness == pytest.approx(math.log(m0 * np.sum(second) / 2))
 
 
-def test_a_step_above_the_bound_is_longer() -> None:
+def test_step_above_bound_reduces_the_smoothness_so_that_steps_are_longer() -> None:
     longer = fault_named("step-above-bound").of_size(0.5).implementation
     assert longer[log_smoothness](PROBLEM) == PROBLEM.log_smoothness - math.log(1.5)
 
 
-def test_exactly_one_entry_is_wrong() -> None:
+def test_key_off_and_score_off_change_exactly_one_entry() -> None:
     off = data_faults._key_off(KEYS, 0.5) / np.where(KEYS != 0, KEYS, 1.0)
     assert off[0, 0, 0] == 1.5
     assert np.delete(off.ravel(), 0) == pytest.approx(np.delete(np.where(KEYS != 0, 1.0, 0.0).ravel(), 0))
@@ -213,16 +215,18 @@ def test_exactly_one_entry_is_wrong() -> None:
     assert (several[0] == several[1]).all()
 
 
-def test_the_next_token_comes_after_the_last() -> None:
-    """Only the token of the first input changes."""
+def test_next_token_wraps_around_after_the_last_token() -> None:
+    """The fault replaces the chosen token of the first input only, by the next one."""
     case = Case(PROBLEM, alpha=np.array([2, 1]))
     assert data_faults._next_token(case).chosen_tokens.tolist() == [0, 1]
     _, other = svm_faults._next_token(np.zeros((2, 4, 3)), np.array([3, 2]))
     assert other.tolist() == [0, 2]
 
 
-def test_some_choices_are_left_out() -> None:
-    """Optimal tokens are 0 and 1 of the first input, 1 and 2 of the second; the choices have equal norms in pairs."""
+def test_faults_of_sets_leave_out_choices_of_tokens() -> None:
+    """Tokens 0 and 1 of the first input and 1 and 2 of the second are optimal; pairs of choices have p_mm of
+    one norm.
+    """
     keys = np.array([[[1.0, 0], [1, 2], [0, 0]], [[0, 0], [1, 0.5], [1, 0.5]]])
     optimal = np.array([[True, True, False], [False, True, True]])
     sets = max_margin_sets(keys, optimal, max_margin)
@@ -236,8 +240,8 @@ def test_some_choices_are_left_out() -> None:
     assert kept == [norms[0], *(x for x in norms if x != norms[0])]
 
 
-def test_a_lost_constraint_is_no_longer_satisfied() -> None:
-    """For rows (1, 1) and (1, −1), p_mm without the first is (½, −½)."""
+def test_without_a_constraint_the_lost_one_is_violated() -> None:
+    """The constraints k·p ≥ 1 have k = (1, 1) and (1, −1); without the first, p_mm is (½, −½)."""
     keys = np.array([[[0.0, 0], [-1, -1], [-1, 1]]])
     right = max_margin(keys, np.array([0]))
     assert isinstance(right, MaxMargin)
@@ -247,7 +251,7 @@ def test_a_lost_constraint_is_no_longer_satisfied() -> None:
     assert keys @ lost.p == pytest.approx(np.array([[0.0, 0.0, -1.0]]), abs=2e-3)
 
 
-def test_products_of_data_are_wrong_in_keys_or_scores_only() -> None:
+def test_faults_of_products_change_only_keys_or_only_scores() -> None:
     X = np.array([[[8.0, 1 / 3], [0.1, 2.0]]])
     square = Dataset(X, [-1.0], [0.3, 0.7], [[1.0, 2.0], [3.0, 4.0]], "logistic")
     assert token_faults._transpose(keys_and_scores, square)[0] == pytest.approx(X @ np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -262,13 +266,13 @@ def test_products_of_data_are_wrong_in_keys_or_scores_only() -> None:
         assert (keys != data.problem.keys).any()
 
 
-def test_wrong_softmax_and_its_jacobian() -> None:
+def test_faults_of_softmax_have_the_intended_weights_jacobian_and_rounding() -> None:
     weights, scores = np.array([0.25, 0.75]), np.array([4.0, -2.0])
     assert softmax.diagonal(weights, weights, scores, 0.0) == pytest.approx(np.array([0.75, -0.375]))
     logits = np.array([0.3, 2.7, -1.1, 2.0])
     assert attention_faults._top_two(logits, 0.0) == pytest.approx(
         np.array([0, 1 / (1 + math.exp(-0.7)), 0, 1 / (1 + math.exp(0.7))])
     )
-    # To three bits 2.7 rounds to 2.5, 0.3 to 0.3125 and −1.1 to −1.
+    # Rounded to three bits, 2.7 becomes 2.5, 0.3 becomes 0.3125 and −1.1 becomes −1.
     rounded = logits + attention_faults._rounding_change(logits, 2.0**-3)
     assert rounded == pytest.approx(np.array([0.3125, 2.5, -1.0, 2.0]), abs=1e-15)

@@ -1,4 +1,4 @@
-"""Planted faults: the statement that a fault names catches it, and the reference is never caught."""
+"""Planted faults: each is caught by the statement that its declaration names; the reference is never caught."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NAMED_IN_THE_PLAN = {
 
 
 class Lazily(Sequence[Baseline]):
-    """Baselines computed on demand: most faults are caught on the first cases."""
+    """The reference's results on cases, computed on demand, since most faults are caught on the first cases."""
 
     def __init__(self, id: str, cases: int) -> None:
         self._statement = statement_named(id)
@@ -99,8 +99,8 @@ def test_a_statement_catches_the_faults_that_name_it(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", sorted(set(statements()) - {fault.caught_by for fault in FAULTS.values()}))
-def test_a_statement_that_no_fault_names_catches_three(id: str) -> None:
-    """Most faults show on the first case; the other cases serve statements that catch fewer than three there."""
+def test_a_statement_that_no_fault_names_catches_at_least_three_faults(id: str) -> None:
+    """One case is tried first; all cases are tried if fewer than three faults are caught on it."""
     caught: set[str] = set()
     for cases, fault in product((1, EXAMPLES), FAULTS.values()):
         if outcome_of(id, fault, cases) is FaultOutcome.CAUGHT:
@@ -110,8 +110,8 @@ def test_a_statement_that_no_fault_names_catches_three(id: str) -> None:
     pytest.fail(f"catches {caught} alone")
 
 
-def test_a_fault_that_names_a_statement_that_misses_it_is_noticed() -> None:
-    # Rounded products in the SVM are caught only by the statement on descent with queries, whose paper may be deleted.
+def test_a_fault_whose_named_statement_misses_it_is_noticed() -> None:
+    # tsvm-local-descent is of another paper, which need not be installed.
     assert {fault.caught_by for fault in FAULTS.values()} <= {*statements(), "tsvm-local-descent"}
     wrong = [FAULTS[name] for name in ("svm-with-bias", "neighbour-lost", "temperature")]
     assert missed_faults("lemma-11", wrong) == ["neighbour-lost", "temperature"]
@@ -193,12 +193,12 @@ SOFTMAX = [fault for fault in FAULTS.values() if fault.kind is Kind.SOFTMAX]
 
 
 STRAIGHT_THROUGH = ("logits-of-few-bits", "float32-softmax", "epsilon-in-denominator")
-"""Faults whose rounding and largest logit are constants to the gradient, as in a kernel."""
+"""Faults in whose gradient the rounding and the largest logit count as constants, as in a kernel."""
 
 
 @pytest.mark.parametrize("fault", [f for f in SOFTMAX if f.name not in STRAIGHT_THROUGH], ids=lambda fault: fault.name)
 def test_the_gradient_of_a_wrong_softmax_is_the_derivative_of_its_risk(fault: Fault) -> None:
-    """Compare with central differences of the wrong risk; clipped logits and the second largest do not change here."""
+    """Compare with central differences of the wrong risk, at points where it is differentiable."""
     _check_gradient(fault, *_points())
 
 
@@ -208,7 +208,7 @@ def _wide_points() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("fault", SIZE_FAULTS, ids=lambda fault: fault.name)
-def test_a_size_fault_is_right_at_small_sizes_and_consistent_at_large_ones(fault: Fault) -> None:
+def test_a_fault_of_large_sizes_is_right_at_small_ones_and_consistent_at_large_ones(fault: Fault) -> None:
     faulty, loss = fault.implementation, loss_named("logistic")
     keys, scores, points = _points()
     for alpha in (np.array([0, 1]), np.array([3, 2])):
@@ -220,7 +220,7 @@ def test_a_size_fault_is_right_at_small_sizes_and_consistent_at_large_ones(fault
     assert np.abs(weights - softmax_weights(keys, points)).max() > 1e-3
     value = np.mean(loss.value(np.sum(weights * scores, axis=-1)), axis=-1)
     assert np.abs(value - faulty[risk](keys, scores, loss, points)).max() < 1e-14
-    if fault.name != "running-maximum-never-rescaled":  # its maxima are constants to the gradient, as in a kernel
+    if fault.name != "running-maximum-never-rescaled":  # in its gradient the maxima count as constants
         _check_gradient(fault, keys, scores, points)
 
 
@@ -260,11 +260,11 @@ def test_a_wrong_softmax_agrees_in_numpy_and_torch_and_its_excess_with_its_risk(
     ],
 )
 def test_a_fault_below_rounding_is_not_caught(name: str, id: str) -> None:
-    """This shows that the fault itself is caught, not the way in which it is planted."""
+    """At size 1e-18 a fault changes nothing, so whatever is caught at larger sizes is the fault, not its planting."""
     assert outcome_of(id, fault_named(name).of_size(1e-18), cases=3) in (FaultOutcome.MISSED, FaultOutcome.UNMOVED)
 
 
-def test_the_smallest_size_is_the_last_that_is_caught() -> None:
+def test_a_fault_is_caught_at_the_reported_smallest_size_and_not_at_a_tenth() -> None:
     fault, statement = fault_named("one-coordinate-off"), statement_named("lemma-3")
     size = smallest_caught(statement, fault, baselines("lemma-3"))
     assert size is not None
@@ -274,7 +274,7 @@ def test_the_smallest_size_is_the_last_that_is_caught() -> None:
     assert smallest_caught(statement_named("lemma-11"), fault, baselines("lemma-11")) is None
 
 
-def test_a_statement_that_breaks_down_does_not_count_as_catching() -> None:
+def test_a_statement_that_raises_does_not_count_as_catching() -> None:
     def broken(case: Case) -> Case:
         raise ZeroDivisionError("planted")
 
@@ -294,13 +294,15 @@ def test_a_statement_that_breaks_down_does_not_count_as_catching() -> None:
         (["lemma-99"], Exit.BAD_INPUT),
     ],
 )
-def test_exit_codes(arguments: list[str], code: Exit, capsys: pytest.CaptureFixture[str]) -> None:
+def test_power_has_the_documented_exit_codes(
+    arguments: list[str], code: Exit, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["power", *arguments, "--examples", "4", "--jobs", "1"]) == code
     if code is Exit.FALSIFIED:
         assert "caught by no statement: neighbour-lost" in capsys.readouterr().err
 
 
-def test_the_table_does_not_depend_on_the_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_power_does_not_depend_on_the_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     printed = []
     for jobs in ("1", "2"):
         options = ["--faults", "svm-scaled", "--faults", "svm-with-bias", "--examples", "4", "--markdown"]
@@ -318,7 +320,7 @@ def test_faults_survived_by_the_same_statements_share_a_row() -> None:
     ]
 
 
-def test_a_column_computed_in_parts_equals_the_column() -> None:
+def test_results_of_faults_computed_in_parts_equal_those_computed_at_once() -> None:
     names = tuple(FAULTS)[:5]
     whole = FaultTrials("lemma-11", names, 3, 0)
     cut = replace(whole, at_a_time=2)
@@ -326,13 +328,13 @@ def test_a_column_computed_in_parts_equals_the_column() -> None:
     [results], [expected] = run([cut], 1, ignore), run([whole], 1, ignore)
     assert replace(results, seconds=0.0) == replace(expected, seconds=0.0)
     assert list(results.cells) == list(names)
-    # A part that is interrupted before it begins adds nothing to the result and takes nothing from it.
+    # A part that is interrupted before it begins changes nothing in the joined result.
     part = replace(expected, seconds=0.0)
     joined = whole.join(whole.unfinished_result(""), part)
     assert (joined.cases, joined.interrupted) == (part.cases, True)
 
 
-def test_sizes_computed_in_parts_equal_the_sizes() -> None:
+def test_smallest_sizes_computed_in_parts_equal_those_computed_at_once() -> None:
     fault = next(item for item in FAULTS.values() if item.caught_by == "lemma-3" and item.unit)
     unit = Shrunk(fault.name, ("lemma-3", "lemma-11"), 2, 0)
     [results] = run([unit], 1, ignore)

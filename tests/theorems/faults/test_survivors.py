@@ -1,4 +1,4 @@
-"""The reasons why statements survive faults."""
+"""The reasons why certain statements do not catch certain faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_every_reason_names_a_statement_and_a_fault() -> None:
     assert {name for reasons in survivors().values() for name in reasons} <= known
 
 
-def test_a_fault_is_looked_up_by_its_name_and_then_by_its_kind() -> None:
+def test_a_reason_is_looked_up_by_the_fault_s_name_and_then_by_its_kind() -> None:
     fault = FAULTS["gradient-too-long"]
     assert why_survived(fault, "lemma-5", {}) == survivors()["lemma-5"]["gradient-too-long"]
     assert why_survived(fault, "lemma-99", {}) == ""

@@ -1,5 +1,5 @@
-"""The outcome of a fault on the cases of a statement, the smallest size that is caught, and the progress of a column;
-by hand.
+"""Trials of a fault on the cases of a statement: outcomes, the smallest size that is caught, and progress of
+the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from theorems.run.registry.lookup import statement_named
 
 CASE = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
 CLAIM = ("sum", "1.0", "0.0", "")
-"""The claim that the reference makes."""
+"""The claim that the reference makes: name, slack, tolerance and reason."""
 
 
 def risk_of(size: float) -> Implementation:
@@ -42,7 +42,7 @@ def base(verdict: Verdict = Verdict.UPHELD, called: Collection[Callable[..., Any
 
 
 def statement(slack: Callable[[float], float]) -> Statement:
-    """Return a statement that claims a slack depending on the risk under test."""
+    """Return a statement with one claim, whose slack is a function of the risk under test."""
 
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("sum", Form.EXACT, slack(float(under_test[risk]())), 0.0, EXACT)  # type: ignore[call-arg]
@@ -67,19 +67,19 @@ BELOW = statement(lambda risk: risk - 0.99)
         (statement(lambda risk: float("nan")), [base()], FaultOutcome.MISSED),
     ],
 )
-def test_the_outcome_of_a_trial(of: Statement, bases: list[Baseline], found: FaultOutcome) -> None:
+def test_a_trial_reports_the_outcome_of_a_fault(of: Statement, bases: list[Baseline], found: FaultOutcome) -> None:
     assert try_fault(of, fault(), bases).outcome is found
 
 
 def test_cases_that_cannot_show_the_fault_are_skipped() -> None:
-    """It is caught on the fourth case; on the others the fault is not called, or the reference is not upheld."""
+    """Only the fourth case shows the fault: on the first three it is not called, or the reference is not upheld."""
     idle = [base(Verdict.NOT_APPLICABLE), base(Verdict.FALSIFIED), base(called=())]
     cell = try_fault(BELOW, fault(), [*idle, base(), base()])
     assert (cell.outcome, cell.examples, cell.claim) == (FaultOutcome.CAUGHT, 4, "sum")
 
 
 def test_the_smallest_caught_size_is_found_in_steps_of_ten() -> None:
-    """The claim fails at 0.1 and holds at 0.01."""
+    """The claim fails with the fault of size 0.1 and holds with size 0.01."""
     assert smallest_caught(BELOW, fault(1.0), [base()]) == pytest.approx(0.1)
     assert smallest_caught(statement(lambda risk: risk - 1 + 2e-5), fault(1.0), [base()]) == pytest.approx(1e-4)
     assert smallest_caught(statement(lambda risk: -1.0), fault(1.0), [base()]) == pytest.approx(1e-6)
@@ -88,7 +88,7 @@ def test_the_smallest_caught_size_is_found_in_steps_of_ten() -> None:
     assert smallest_caught(BELOW, fault(0.1, smallest=0.05), [base()]) == pytest.approx(0.1)
 
 
-def test_a_column_reports_its_position() -> None:
+def test_the_trials_of_a_statement_report_the_fault_that_they_are_at() -> None:
     cells: dict[str, Any] = {"a": try_fault(BELOW, fault(), [base()]), "b": try_fault(NEVER, fault(), [base()])}
     column = Column("lemma-3", cells=cells, seconds=1.25)
     assert column.summary == "catches 1 of 2 faults, 1.2 s"
@@ -100,7 +100,7 @@ def test_a_column_reports_its_position() -> None:
     assert replace(faced, so_far=None).where(1) == "at the fault a"
 
 
-def test_progress_counts_the_reference_and_the_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_the_reference_as_one_step_and_each_fault_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("theorems.faults.power.power_units.draw_cases", lambda *arguments, every: [CASE])
     monkeypatch.setattr("theorems.faults.power.power_units.baseline", lambda *arguments: base())
     monkeypatch.setattr("theorems.faults.power.power_units.fault_named", lambda name: fault())
@@ -112,7 +112,7 @@ def test_progress_counts_the_reference_and_the_faults(monkeypatch: pytest.Monkey
 
 
 def test_sizes_are_tried_from_the_planted_one_down() -> None:
-    """Sizes are powers of ten, except the planted size and the smallest one."""
+    """The sizes between the planted and the smallest one are powers of ten."""
     sizes: list[float] = []
 
     def noting(size: float) -> Implementation:

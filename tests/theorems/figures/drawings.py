@@ -1,4 +1,4 @@
-"""Summaries in few numbers of figures and their drawings; the expected ones are in ``kept.json``."""
+"""Short summaries of figures and their drawings, in numbers; the expected summaries are in ``kept.json``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from theorems.library.explain import explain
 
 KEPT = Path(__file__).with_name("kept.json")
 FEW = 4
-"""Up to this many rows are stored one by one; otherwise their number, the first, the last, their mean and
-their spread.
-"""
+"""Up to this many rows are stored one by one; of more, their number, the first, the last, the mean and the spread."""
 SAME, NOTHING = 2e-3, 1e-9
-"""Relative and absolute change of a number that another processor explains, relative to the largest number
-beside it.
+"""Relative and absolute change of a number that is put down to another processor; the absolute change is in units of
+the largest number beside it.
 """
 EXPLAINED: dict[str, Any] = {
     "figure-1b": "figure-1b",
@@ -37,7 +35,7 @@ EXPLAINED: dict[str, Any] = {
         [[[1.0, 0.1 * k, 0.0], [0.0, 0.2 * k, 0.3], [0.1, -0.1 * k, 1.0]] for k in range(9)], [[1.0, 0.0, -1.0]] * 9
     ),
 }
-"""Data whose explanations are drawn: in the plane, in more dimensions, with more inputs than a legend holds."""
+"""Data whose explanations are drawn: two-dimensional, of more dimensions, with more inputs than a legend holds."""
 
 
 def rows(values: Any) -> Any:
@@ -98,7 +96,7 @@ def _part(part: Any) -> list[Any] | None:
 
 
 def explanation(data: Any) -> list[Any]:
-    """Return the drawing of the explanation of data."""
+    """Return the summary of the drawing of an explanation of the data."""
     caught: list[Any] = []
 
     def caught_here(size: tuple[float, float], title: str, draw: Callable[[Any], None], kind: str) -> bytes:
@@ -111,14 +109,16 @@ def explanation(data: Any) -> list[Any]:
 
 
 def comparison() -> list[Any]:
-    """Return the drawing of more rules than there are colours; one of them reaches distance 0."""
+    """Return the summary of a drawing of ``theorems bench`` with more rules than colours; one rule reaches
+    distance 0.
+    """
     t = np.array([1, 10, 100])
     curves = {f"rule-{k}": (t, np.array([1.0, 0.5 / (k + 1), 0.0 if k == 1 else 1e-3])) for k in range(len(COLORS) + 2)}
     return drawing((9.0, 4.0), lambda sheet: bench_plot._draw(sheet, [("one", curves), ("other", {})], 1, 2))
 
 
 def figure(name: str, own: Any) -> list[Any]:
-    """Return the numbers of a figure and its drawing."""
+    """Return the summaries of a figure's numbers and of its drawing."""
     return [numbers(own), *drawing(FIGURES[name].size, lambda sheet: FIGURES[name].draw(sheet, own))]
 
 
@@ -132,7 +132,7 @@ def short(value: Any) -> Any:
 
 
 def keep(shown: dict[str, list[Any]]) -> None:
-    """Write the summaries, a line for each part."""
+    """Write the summaries to ``kept.json``, a line for each part."""
     parts = [
         json.dumps(name) + ": [\n" + ",\n".join(to_json(short(part)) for part in own) + "\n]"
         for name, own in shown.items()

@@ -46,7 +46,7 @@ PAPERS = modules_of_papers("figure_checks")
 """The modules with checks of the figures of later papers."""
 TRIALS = 12
 NEAR = (0.5 / 80) ** 2 / 2
-"""1 − cos of a prompt of norm 80, where 800 joint steps of 0.1 end, half a unit beside its ray."""
+"""1 − cos of a prompt half a unit beside its limiting ray, at norm 80, where 800 steps of length 0.1 end."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
-    """Reduce the scores and dimensions that are computed."""
+    """Replace the settings of figures by ones with fewer scores and dimensions, to save time."""
     put(figure_5, "FIGURE_5_SCORES", (4, 100))
     for module in (figure_9, random_trials, trial_limits):
         put(module, "DIMENSIONS", (2, 10, 60))
@@ -67,7 +67,7 @@ def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
         getattr(module, "shortened", lambda put: None)(put)
 
 
-def test_random_trials_in_pieces_equal_the_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_trials_computed_in_parts_equal_those_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure_9, "DIMENSIONS", (2, 10))
     monkeypatch.setattr(random_trials, "DIMENSIONS", (2, 10))
     settings = Settings(5, 3)
@@ -78,7 +78,7 @@ def test_random_trials_in_pieces_equal_the_whole_run(monkeypatch: pytest.MonkeyP
     [results] = run([unit], 1, ignore)
     assert results.numbers == whole
     assert unit.total == 6
-    # A missing piece is reported.
+    # A missing part is reported.
     part = unit.parts()[0]
     lost = unit.conclude(unit.join(part.run(lambda done: None), part.unfinished_result("it died")))
     assert (lost.numbers, lost.failed) == ({}, "it died")
@@ -97,13 +97,13 @@ for _module in PAPERS:
 
 @cache
 def computed(name: str, wrong: bool = False) -> Numbers:
-    """Return the numbers of a figure as its file has them."""
+    """Return the numbers of a figure as they are read from its JSON file."""
     under_test = WRONG[name] if wrong else REFERENCE
     return from_json(to_json(FIGURES[name].numbers(Settings(TRIALS, 0, under_test))))
 
 
 def ends(numbers: Numbers, optima: list[str], endings: list[int]) -> bool:
-    """Return whether the optima are of the given kinds and each path ends within three units of its ray."""
+    """Return whether optima are of the given kinds, and path k ends within three units of the ray of ``endings[k]``."""
     results = [item["kind"] for item in numbers["optima"]] == optima
     paths = zip(numbers["paths"], endings, strict=True)
     return results and all(
@@ -113,12 +113,14 @@ def ends(numbers: Numbers, optima: list[str], endings: list[int]) -> bool:
 
 
 def shows_1a(numbers: Numbers) -> bool:
-    """Return whether all paths end at GMM."""
+    """Return whether all paths end at GMM, the (globally) max-margin direction of the optimal token."""
     return ends(numbers, ["GMM"], [0] * 6)
 
 
 def shows_1b(numbers: Numbers) -> bool:
-    """Return whether the paths from (0, 1), …, (0, −0.5) end at GMM and those from (0, −1) and (0, −1.5) at LMM."""
+    """Return whether paths from (0, 1), …, (0, −0.5) end at GMM, and those from (0, −1) and (0, −1.5) at LMM, a locally
+    max-margin direction.
+    """
     return ends(numbers, ["GMM", "LMM"], [0, 0, 0, 0, 1, 1])
 
 
@@ -128,7 +130,9 @@ def shows_1c(numbers: Numbers) -> bool:
 
 
 def shows_2(numbers: Numbers) -> bool:
-    """Return whether starts in C_{μ/4,R} stay in cone_μ and end at its axis."""
+    """Return whether flows from starts in the cone of Theorem 3, with 1 − cos ≤ μ/4, stay in 1 − cos ≤ μ and end at the
+    axis.
+    """
     start_cone = [1 - np.dot(item["start"], numbers["direction"]) / numbers["radius"] for item in numbers["paths"]]
     return all(apart <= numbers["start_mu"] for apart in start_cone) and all(
         item["stop"] == "norm reached"
@@ -141,14 +145,14 @@ def shows_2(numbers: Numbers) -> bool:
 
 
 def shows_3a(numbers: Numbers) -> bool:
-    """Return whether v goes to v_mm and p to p_mm, which equals p_relax there."""
+    """Return whether the head v goes to v_mm and p to p_mm, which equals p_relax on these data."""
     apart = numbers["one_minus_cosine"]
     same = numbers["directions"]["p_mm"] == numbers["directions"]["p_relax"]
     return all(numbers["supports"]) and same and apart["v_mm"] < NEAR and apart["p_mm"] < NEAR
 
 
 def shows_3b(numbers: Numbers) -> bool:
-    """Return whether v goes to v_mm and p to p_relax, not to p_mm."""
+    """Return whether the head v goes to v_mm, and p to p_relax rather than p_mm."""
     apart = numbers["one_minus_cosine"]
     away = 1 - np.dot(numbers["directions"]["p_mm"], numbers["directions"]["p_relax"])
     right = numbers["supports"] == [True, True, False] and apart["v_mm"] < NEAR and apart["p_relax"] < NEAR
@@ -156,12 +160,12 @@ def shows_3b(numbers: Numbers) -> bool:
 
 
 def shows_3c(numbers: Numbers) -> bool:
-    """Return whether both probabilities tend to 1, the logistic one first; the softmax first turns away from the
-    optimal tokens.
+    """Return whether the softmax weight of optimal tokens and the logistic probability of labels tend to 1, the latter
+    earlier, while the former decreases at first.
     """
     softmax, logistic = np.array(numbers["softmax"]), np.array(numbers["logistic"])
     dips = softmax[:15].min() < softmax[0] - 0.01
-    # At p(0) = (0, −1) the optimal tokens have logits −1, 1 and −1, the others 0.
+    # At p(0) = (0, −1) the logits of the optimal tokens are −1, 1 and −1, those of the other tokens 0.
     begins = (2 / (1 + math.e) + 1 / (1 + 1 / math.e)) / 3
     return (
         bool(dips and (logistic > softmax).all() and min(softmax[-1], logistic[-1]) > 0.999)
@@ -170,10 +174,11 @@ def shows_3c(numbers: Numbers) -> bool:
 
 
 def shows_4(numbers: Numbers) -> bool:
-    """Normalized GD saturates first, its norm grows by 50 from step 500 to 1000, and GD's norm by less than ‖p_mm‖ log
-    2.
+    """Return whether normalized GD reaches softmax weight 0.99 first, and from step 500 to 1000 its norm grows by 50,
+    that
+    of GD by less than ‖p_mm‖ log 2.
 
-    ‖p_mm‖ log t is what its norm tends to; until its direction has turned, it grows more slowly.
+    The norm of GD grows like ‖p_mm‖ log t in the limit, and more slowly until its direction has turned.
     """
     softmax, norm = numbers["softmax"], numbers["norm"]
     first = {key: next((t for t, s in enumerate(values) if s > 0.99), 10**6) for key, values in softmax.items()}
@@ -184,8 +189,8 @@ def shows_4(numbers: Numbers) -> bool:
 
 
 def shows_5(numbers: Numbers) -> bool:
-    """Return whether the limit is p̄_mm for every C, the offset ½ log(c_1/c_2), and for large C the correlation loss
-    favours C, the logistic loss 1.
+    """Return whether for every score C the limit is p̄_mm and the offset from its ray ½ log(c_1/c_2), as predicted, and
+    for large C paths lean to the input of score C with the correlation loss, to that of score 1 with the logistic one.
     """
     for loss, sign in (("correlation", 1.0), ("logistic", -1.0)):
         for item in numbers[loss]:
@@ -197,13 +202,14 @@ def shows_5(numbers: Numbers) -> bool:
 
 
 def shows_8(numbers: Numbers) -> bool:
-    """Return whether one start ends at GMM and the other at LMM."""
+    """Return whether the path from one start ends at GMM, and that from the other at LMM."""
     return ends(numbers, ["GMM", "LMM"], [0, 1])
 
 
 def shows_9(numbers: Numbers) -> bool:
-    """Small d does not saturate; large d goes to GMM; saturated trials have converged; gaps are hardly ever
-    negative.
+    """Return whether attention saturates seldom at small d and mostly at GMM at large d, saturated trials have
+    converged,
+    and score gaps are positive.
     """
     small, middle, large = (item["fractions"] for item in numbers["dimensions"])
     sums = all(abs(sum(item["fractions"].values()) - 1) < 1e-9 for item in numbers["dimensions"])
@@ -214,7 +220,9 @@ def shows_9(numbers: Numbers) -> bool:
 
 
 def shows_fates(numbers: Numbers) -> bool:
-    """At large d all trials end at GMM or LMM; at small d some of the others rest, and none is still turning."""
+    """Return whether all trials end at GMM or LMM at large d, some stay at a finite point at small d, and none is still
+    turning.
+    """
     small, middle, large = numbers["dimensions"]
     stopped = large["stopped"]["GMM"] > middle["stopped"]["GMM"] > small["stopped"]["GMM"]
     counted = all(sum(item["ends"].values()) == TRIALS for item in numbers["dimensions"])
@@ -224,12 +232,17 @@ def shows_fates(numbers: Numbers) -> bool:
 
 
 def shows_regime_map(numbers: Numbers) -> bool:
-    """Every path ends where lim r/R predicts: at p_mm for r = o(R), at p_relax from r = c*R on, and in between."""
+    """Return whether, for bounds r on ‖v‖ and R on ‖p‖, each joint path ends where lim r/R predicts: at p_mm for r =
+    o(R),
+    at p_relax for r ≥ c*R, and otherwise between them.
+    """
     ends = {"8/Γ fixed": "p_mm", "1 c* R": "p_relax", "2 c* R": "p_relax", "4 c* R": "p_relax", "exp(RΘ/2)": "p_relax"}
     ends |= dict.fromkeys((f"{c} c* R" for c in (0.125, 0.25, 0.5, 0.75)), "between")
     for row in numbers["schedules"]:
         name = row["schedule"].removeprefix("r = ")
-        # The distance is o(1)/R at R = 2²⁰/Θ; along r = √R the ratio r/R is still 2^{−10} away from its limit 0.
+        # At the last R, 2²⁰/Θ, the distance from the prediction is o(1)/R, except for r = √R, whose ratio r/R
+        # is then still
+        # 2^{−10} above its limit 0.
         near = row["from_predicted"] < (2e-3 if name == "sqrt(R)" else 2e-5) and row["from_head"] < 1e-2
         if not near or row["ends_at"] != ends.get(name, row["ends_at"]):
             return False
@@ -263,13 +276,13 @@ def test_every_figure_is_checked() -> None:
 
 
 TRAINED = ("6", "7")
-"""Figures that ``test_transformer.py`` checks."""
+"""Figures of a trained transformer, which ``test_transformer.py`` checks."""
 DISTINCT = [name for name in CHECKS if name not in ("4b", "9b", "10")]
-"""Figures with their own numbers."""
+"""Figures whose numbers differ from those of all other figures."""
 
 
 @pytest.mark.parametrize("name", DISTINCT)
-def test_the_numbers_show_what_the_figure_is_to_show(name: str) -> None:
+def test_the_numbers_of_a_figure_show_its_effect(name: str) -> None:
     assert CHECKS[name](computed(name))
 
 
@@ -293,21 +306,21 @@ TRAINED_ON = json.loads((ROOM.parents[2] / "docs" / "images" / "figure-7.json").
 
 
 def contents_of(name: str) -> list[Any]:
-    """Return the stored form of a figure, or of the explanation of data: numbers and drawing."""
+    """Return the summary of a figure, or of the explanation of data: numbers and drawing."""
     if name in EXPLAINED:
         return explanation(EXPLAINED[name])
     if name == COMPARISON:
         return comparison()
     shown = deepcopy(TRAINED_ON if name in TRAINED else computed.__wrapped__(name))
     if name == "tsvm-convergence":
-        # Few paths in two dimensions have ended, so that rounding decides this median.
+        # Leave out this median: few paths in two dimensions have ended, so rounding decides it.
         shown["dimensions"][0]["median_cosine_selected"] = None
     return figure(name, shown)
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_drawings_agree_with_the_stored_ones(name: str) -> None:
-    """After an intended change look at the drawing, then run this file with ``--write``."""
+    """After an intended change, look at the drawing, then run this file with ``--write`` to store the new summary."""
     assert apart(kept(name), json.loads(to_json(contents_of(name)))) == []
 
 
@@ -347,7 +360,7 @@ def test_the_command_writes_drawing_and_numbers(capsys: pytest.CaptureFixture[st
 def test_titles_are_typeset_in_drawings_and_plain_elsewhere(name: str) -> None:
     one = FIGURES[name]
     assert not re.search(r"[$\\{}]", one.plain_title)
-    # Plain text outside formulas has no underscore, macron or norm bar.
+    # Outside $…$, a title has no underscore, macron or norm bar, which only formulas may have.
     assert not re.search("[_\u0304\u2016]", re.sub(r"\$[^$]*\$", "", one.title))
     assert all(" " not in formula for formula in re.findall(r"\$([^$]*)\$", one.title))
     lines = figure_files.caption(one).splitlines()
@@ -362,7 +375,7 @@ def test_titles_in_plain_text() -> None:
 
 
 def test_ctrl_c_keeps_finished_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    # The last figure of the list is computed first.
+    # The last figure of the command is computed first.
     stopped = replace(FIGURES["3c"], numbers=lambda settings: signal.raise_signal(signal.SIGINT))
     monkeypatch.setitem(FIGURES, "3c", stopped)
     assert main(["figures", "3c", "4b", "--jobs", "1"]) == 130
@@ -408,7 +421,7 @@ def test_without_matplotlib_one_sentence_is_printed(
 
 
 def test_blocks_of_equal_dimension_are_combined() -> None:
-    """A gap of 0 is not negative; two blocks of one dimension become one."""
+    """Score gaps of 0 are not counted as negative; two blocks of trials of one dimension become one."""
     kinds = dict.fromkeys(random_trials.KINDS, 0)
     first = kinds | {random_trials.KINDS[0]: 5}
     result = [
@@ -424,7 +437,7 @@ def test_blocks_of_equal_dimension_are_combined() -> None:
     ]
 
 
-def test_a_figure_with_a_failed_piece_is_not_drawn() -> None:
+def test_a_figure_with_a_failed_part_is_not_drawn() -> None:
     [unit] = sheets([FIGURES["9a"]], Settings(5, 3))
     assert unit.conclude(Computed(unit.id, failed="it died")).numbers == {}
     [plain] = sheets([FIGURES["1a"]], Settings(5, 3))

@@ -29,7 +29,7 @@ PIN = re.search(r"^matplotlib==(.+)$", (ROOT / "constraints.txt").read_text(enco
 
 
 def some_digits(trained: int, seen: int) -> Images:
-    """Return the first digits for training and for testing."""
+    """Return the first ``trained`` images of digits for training, and the first ``seen`` for testing."""
     every = images.digits()
     parts = every.pixels[:trained], every.classes[:trained], every.held_out[:seen], every.held_out_classes[:seen]
     return Images("digits", *parts)
@@ -37,7 +37,7 @@ def some_digits(trained: int, seen: int) -> Images:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Use one block, started off the plateau, and few images."""
+    """Use a transformer of one block, larger initial weights and steps than usual, and few images."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(transformer, "BLOCKS", 1)
     monkeypatch.setattr(transformer, "SMALL", 0.2)
@@ -46,7 +46,7 @@ def _small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def shows_7(numbers: Numbers) -> bool:
-    """Return whether the sparsity falls by at least a fifth and ‖W‖_F grows."""
+    """Return whether the measure of sparsity falls by at least a fifth (attention grows sparse) and ‖W‖_F grows."""
     sparsity, norm = numbers["sparsity"], numbers["norm"]
     return bool(max(sparsity[-3:]) < 0.8 * sparsity[0] and min(norm[-3:]) > 1.01 * norm[0])
 
@@ -123,12 +123,12 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
         assert (Path("whole") / name).read_bytes() == (Path("parts") / name).read_bytes()
     for name in names[1:4:2]:
         xml.etree.ElementTree.fromstring((Path("whole") / name).read_bytes())
-    # With fewer epochs the result is that of the first epochs.
+    # A longer training, cut to its first epochs, equals a shorter one.
     for folder in ("whole", "short"):
         assert main(["figures", "7", "--epochs", "1", "--jobs", "1", "--out", folder]) == 0
     assert Path("whole/figure-7.json").read_bytes() == Path("short/figure-7.json").read_bytes()
     capsys.readouterr()
-    # Another seed has another checkpoint; a checkpoint with other contents is refused.
+    # Another seed uses another checkpoint file; a file with other contents is refused.
     here = some_digits(100, 30)
     assert transformer.checkpoint(here, 1, Path()) != transformer.checkpoint(here, 0, Path())
     (checkpoint,) = Path("parts").glob("*.npz")
@@ -189,7 +189,7 @@ def test_shifts_move_only_training_images() -> None:
         ({"data_batch_1.bin": 0, "test_batch.bin": 3073}, "data_batch_1.bin: is no batch of CIFAR-10"),
     ],
 )
-def test_bad_folders_are_refused(
+def test_folders_without_the_files_of_cifar_10_are_refused(
     files: dict[str, int] | None, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if files is not None:
@@ -225,7 +225,7 @@ def test_without_torch_figures_6_and_7_are_left_out(
 
 
 def test_shifts_reach_both_borders() -> None:
-    """Each axis shifts by one pixel to either side, or not at all."""
+    """Along each axis an image shifts by one pixel to either side, or not at all."""
     dot = np.zeros((60, 8, 8, 1), dtype=np.uint8)
     dot[:, 4, 4] = 255
     one = some_digits(60, 5)

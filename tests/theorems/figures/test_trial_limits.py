@@ -1,4 +1,6 @@
-"""Random trials that come to rest do so at a minimum of the risk, whose existence is proven in ball arithmetic."""
+"""Random trials of Figure 9 whose flow ends at a finite point: a minimum of the risk, proven to exist there in ball
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,18 @@ from theorems.token_selection.figures.trial_limits import combine_blocks, fate, 
 
 BITS = 400
 REST = [(2, 0, "not saturated"), (2, 34, "saturated, other"), (4, 9, "not saturated")]
-"""Trials of seed 0 that come to rest: d, number, and kind after the steps."""
+"""Trials of seed 0 whose flow ends at a finite point: d, number, and the kind that the figure counts after
+its steps.
+"""
 
 
 def slope_and_curvature(problem: Problem, p: arb_mat) -> tuple[arb_mat, arb_mat]:
-    """Return ∇L and ∇²L of the logistic loss, in balls around p (d, 1), written out from L = (1/n) Σ log(1
-    + e^{−γᵀs}).
-    """
+    """Return ∇L and ∇²L at p, (d, 1), in balls, from L = (1/n) Σ log(1 + e^{−γᵀs}) with s the softmax weights."""
     d, n = problem.d, problem.n
     slope, curvature = arb_mat(d, 1), arb_mat(d, d)
     for keys, scores in zip(problem.keys, problem.scores, strict=True):
-        # Relative to the token of largest logit, whose own terms vanish then: nothing cancels where it has all the
-        # weight.
+        # Take keys and scores relative to the token of largest logit, so that nothing cancels where this token has all
+        # the weight.
         best = int(np.argmax(keys @ np.array([float(x) for x in p.entries()])))
         rows = [arb_mat(d, 1, row.tolist()) - arb_mat(d, 1, keys[best].tolist()) for row in keys]
         gaps = [arb(g) - arb(scores[best]) for g in scores.tolist()]
@@ -48,10 +50,11 @@ def slope_and_curvature(problem: Problem, p: arb_mat) -> tuple[arb_mat, arb_mat]
 
 
 def has_minimum_near(problem: Problem, p: np.ndarray) -> bool:
-    """Return whether a strict local minimum of L is proven within 1e-20 ‖p‖ of Newton's limit, by Krawczyk's test.
+    """Return whether Newton's method from p ends at a point c with a strict local minimum of L proven within 1e-20 ‖p‖.
 
-    With C ≈ ∇²L(c)⁻¹ and a box B around c: if c − C∇L(c) + (1 − C∇²L(B))(B − c) lies inside B, there is exactly one
-    zero of ∇L in B; it is a minimum if ∇²L is positive definite throughout B (Sylvester).
+    Krawczyk's test: let B be a box around c, and C ≈ ∇²L(c)⁻¹. If c − C∇L(c) + (1 − C∇²L(B))(B − c) lies inside B,
+    there
+    is exactly one zero of ∇L in B. It is a minimum if ∇²L is positive definite throughout B (Sylvester's criterion).
     """
     d = len(p)
     with ctx.workprec(BITS):
@@ -74,18 +77,18 @@ def has_minimum_near(problem: Problem, p: np.ndarray) -> bool:
 
 @pytest.mark.parametrize(("d", "number", "kind"), REST)
 def test_trials_that_rest_do_so_at_a_certified_minimum(d: int, number: int, kind: str) -> None:
-    """More iterations would not bring these trials to a direction: the flow, and small steps, lead to the minimum."""
+    """More steps would not make these trials diverge: the flow, and descent with small steps, lead to the minimum."""
     (one,) = run_trials(Settings(number + 1, 0), (d, number, number + 1))
     assert one.kind == kind
     flows = flows_of([one])
     assert flows.stops == (Stop.STATIONARY,)
     assert has_minimum_near(one.problem, flows.points[0])
-    # A finite minimum may be as saturated as the figures require.
+    # Attention at a finite minimum may count as saturated by the threshold of the figures.
     weights = softmax_weights(one.problem.keys, flows.points[0])
     assert (float(weights.max(axis=1).mean()) >= SATURATED) == kind.startswith("saturated")
 
 
-def test_no_minimum_is_certified_elsewhere() -> None:
+def test_no_minimum_is_certified_where_there_is_none() -> None:
     problem = random_trial(0, 10, 0).problem
     assert not has_minimum_near(problem, np.ones(10))
     (one,) = run_trials(Settings(1, 0), (2, 0, 1))
@@ -93,7 +96,7 @@ def test_no_minimum_is_certified_elsewhere() -> None:
 
 
 def test_slope_and_curvature_in_balls_are_the_derivatives_of_the_risk() -> None:
-    """Compare with central differences of the loss, written out a second time."""
+    """Compare with central differences of a second implementation of the risk."""
     problem = random_trial(1, 3, 0).problem
     p, h = np.array([0.3, -0.7, 1.1]), 1e-4
 
@@ -110,19 +113,19 @@ def test_slope_and_curvature_in_balls_are_the_derivatives_of_the_risk() -> None:
             assert float(curvature[i, j]) == pytest.approx(mixed / (4 * h * h), abs=1e-6)
 
 
-def test_fates_are_determined_from_the_end_of_a_flow() -> None:
+def test_the_end_of_a_flow_is_classified_as_gmm_lmm_or_still_turning() -> None:
     problem = Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]), np.array([[2.0, 1.0, 0.0]]))
     best, other = np.array([2.0, -1.0]), np.array([-1.0, 2.0])
-    assert fate(problem, 1e6 * np.array([1.0, -1.0])) == "still turning"  # the best token, but another direction
-    assert fate(problem, 1e6 * other) == "still turning"  # its neighbour has a higher score
+    assert fate(problem, 1e6 * np.array([1.0, -1.0])) == "still turning"  # the optimal token, but not its p_mm
+    assert fate(problem, 1e6 * other) == "still turning"  # p_mm of token 1, which is not locally optimal
     assert fate(Problem(problem.keys, np.array([[1.0, 2.0, 0.0]])), 1e6 * other) == "GMM"
     assert fate(problem, 1e6 * best) == "GMM"
-    # A fourth token has the highest score; it and the second token are no neighbours of each other.
+    # A fourth token has the highest score, but is no neighbour of token 1, which is therefore locally optimal.
     wider = Problem(np.concatenate([problem.keys, [[[0.5, -2.0]]]], axis=1), np.array([[0.0, 1.0, 0.5, 5.0]]))
     assert fate(wider, 1e6 * other) == "LMM, not GMM"
 
 
-def test_blocks_are_added_up_and_shares_have_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_trials_are_added_up_and_shares_have_confidence_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_trial(0, 2, 0).problem
     trials = [TrialEnd(problem, np.zeros(2), kind) for kind in (*KINDS, KINDS[0])]
     monkeypatch.setattr(trial_limits, "run_trials", lambda settings, piece: trials)
@@ -136,5 +139,5 @@ def test_blocks_are_added_up_and_shares_have_intervals(monkeypatch: pytest.Monke
     assert result["ends"] == {"rests": 4, "still turning": 0, "LMM, not GMM": 2, "GMM": 4}
     share, low, high = result["shares"]["rests"]
     assert share == 0.4
-    # Wilson: (p + z²/2n ± z √(p(1 − p)/n + z²/4n²))/(1 + z²/n) with z = 1.96 and n = 10.
+    # Wilson's interval of a share p of n: (p + z²/2n ± z √(p(1 − p)/n + z²/4n²))/(1 + z²/n), with z = 1.96 and n = 10.
     assert (low, high) == (pytest.approx(0.1682, abs=1e-4), pytest.approx(0.6873, abs=1e-4))

@@ -1,4 +1,4 @@
-"""Wrong gradients whose errors show in a figure."""
+"""Wrong gradients whose errors are visible in the numbers of a figure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reference_attention.risk import ScaledGradient
 
 
 def turned(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """Return a gradient that points half a radian off: the sum with its own coordinates in another order."""
+    """Return the gradient plus half of itself with shifted coordinates, so that it points about half a radian off."""
     right = risk.scaled_gradient(keys, scores, loss, p)
     direction = np.asarray(right.direction)
     return ScaledGradient(
@@ -20,19 +20,17 @@ def turned(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
 
 
 def of_stretched_keys(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """Return a gradient that doubles the second coordinate of every key."""
+    """Return the gradient for keys whose second coordinates are doubled."""
     return risk.scaled_gradient(keys * np.array([1.0, 2.0]), scores, loss, p)
 
 
 def without_the_second_input(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """Return a gradient without one input. (Where two inputs balance, the turned gradient above ends at p_mm
-    nevertheless.)
-    """
+    """Return the gradient without one input, for figures in which runs with :func:`turned` still end at p_mm."""
     return risk.scaled_gradient(np.delete(keys, 1, axis=0), np.delete(scores, 1, axis=0), loss, p)
 
 
 def in_single_precision(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """Return the textbook formula in float32: zero once the softmax saturates, so that normalized descent stops."""
+    """Return the gradient by the textbook formula in float32, which is 0 once the softmax saturates."""
     K, gamma = np.float32(keys), np.float32(scores)
     weights = np.float32(risk.softmax_weights(keys, p))
     mean = np.sum(weights * gamma, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The arguments that the library's functions accept, and the refusal of all others."""
+"""Arguments that the functions of the library accept; all others are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def test_no_dataset_has_the_name_of_a_statement() -> None:
         (PROBLEM, ("lemma-3",), None, (PROBLEM, ("lemma-3",))),
     ],
 )
-def test_text_is_data_if_it_names_some_and_an_id_otherwise(what: Any, ids: Any, data: Any, found: Any) -> None:
+def test_a_text_means_data_if_data_have_this_name_and_otherwise_an_id(
+    what: Any, ids: Any, data: Any, found: Any
+) -> None:
     assert data_and_ids(what, ids, data) == found
 
 
@@ -69,7 +71,7 @@ def test_unknown_and_repeated_arguments_are_refused() -> None:
         {"keys": torch.tensor(KEYS), "scores": torch.tensor(SCORES, requires_grad=True)},
     ],
 )
-def test_the_same_data_in_any_form_are_the_same_case(data: Any) -> None:
+def test_arrays_a_problem_and_a_case_of_the_same_data_give_the_same_case(data: Any) -> None:
     case = as_given(data, 7).case
     assert np.array_equal(case.problem.keys, PROBLEM.keys)
     assert np.array_equal(case.problem.scores, PROBLEM.scores)
@@ -94,7 +96,7 @@ def test_a_dataset_keeps_its_labels_and_a_case_its_seed() -> None:
     assert name_of(dataset_named("figure-1a")) == "figure-1a"
 
 
-def test_a_failing_case_is_checked_on_the_statement_that_failed() -> None:
+def test_a_saved_failing_case_is_verified_on_the_statement_that_failed() -> None:
     record = as_given({"keys": KEYS, "scores": SCORES, "case_of": "lemma-3"}, 0)
     assert record.failed == "lemma-3"
     assert [result.id for result in verify({"keys": KEYS, "scores": SCORES, "case_of": "lemma-3"})] == ["lemma-3"]
@@ -105,7 +107,7 @@ def test_kernels_implementations_and_the_reference_are_accepted() -> None:
     planted = REFERENCE.replace("planted")
     assert implementation_of(planted, None) is planted
     named = implementation_of("torch.nn.functional:scaled_dot_product_attention", "float32")
-    assert isinstance(named, KernelSource)  # the kernel is loaded only when it is called
+    assert isinstance(named, KernelSource)  # the kernel is not loaded yet
     assert named.load().textbook_eps == 2.0**-23
     with pytest.raises(InvalidInput, match=r"^dtype: is an option for attention kernels"):
         implementation_of(None, "float32")

@@ -48,8 +48,8 @@ def test_former_names_of_modules_warn_and_work(module: str, former: str, name: s
         assert getattr(place, former) is getattr(place, name)
 
 
-def test_functions_that_were_attributes_of_an_implementation() -> None:
-    """Both warnings point to the user's line: for the attribute, and for the argument of ``replace``."""
+def test_former_attributes_and_options_of_an_implementation_warn_and_work() -> None:
+    """The warnings on an attribute, and on an argument of ``replace``, both point to the line of the user's file."""
     with pytest.warns(DeprecationWarning, match=r"\.max_margin is now Implementation\[max_margin\]") as attribute:
         assert REFERENCE.max_margin is max_margin  # type: ignore[attr-defined]
     with pytest.warns(DeprecationWarning, match=r"\.weights is now Implementation\[softmax_weights\]") as argument:

@@ -1,4 +1,4 @@
-"""hunt, assumptions, statements and datasets: their results and how these are displayed."""
+"""The functions hunt, assumptions, statements and datasets: their results and how the results are displayed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_saved_counterexample_equals_the_file_of_the_command(
     assert "<td>strict-optimum</td><td>does not hold: " in shown
 
 
-def test_a_hunt_without_a_find_reports_its_effort(tmp_path: Path) -> None:
+def test_a_hunt_that_finds_nothing_reports_how_many_cases_it_tried(tmp_path: Path) -> None:
     hunted = hunt("lemma-3", cases=5)
     assert not hunted.has_counterexample
     assert hunted.case is hunted.problem is hunted.claim is None
@@ -76,5 +76,5 @@ def test_statements_and_datasets_are_all_listed() -> None:
     assert statements()._repr_html_().count("<tr>") == 1 + len(statements())
 
 
-def test_columns_are_aligned_with_spaces() -> None:
+def test_columns_of_listed_names_are_aligned_with_spaces() -> None:
     assert align([("a", "bb"), ("ccc", "")]) == "a    bb\nccc"

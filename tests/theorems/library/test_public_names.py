@@ -24,20 +24,20 @@ HEAVY = ("numpy", "scipy", "torch", "hypothesis", "rich", "flint")
 
 
 def imported_by(code: str, modules: tuple[str, ...] = HEAVY) -> set[str]:
-    """Return the modules of the list that a fresh interpreter has imported after running the code."""
+    """Return which of ``modules`` a fresh interpreter has imported after running the code."""
     code += f"\nimport sys; print(*[name for name in {modules!r} if name in sys.modules])"
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
     return set(process.stdout.split())
 
 
-def test_importing_the_package_imports_nothing_else() -> None:
+def test_importing_the_package_imports_no_heavy_module() -> None:
     assert imported_by("import theorems; dir(theorems)") == set()
-    assert imported_by("import theorems, torch") >= {"torch"}  # it is noticed
+    assert imported_by("import theorems, torch") >= {"torch"}  # check that an import would be noticed
 
 
 @pytest.mark.parametrize("name", ["Problem", "Dataset", "Case", "max_margin", "gradient_flow", "regularization_path"])
-def test_objects_need_neither_torch_nor_hypothesis(name: str) -> None:
+def test_problems_and_solvers_are_imported_without_torch_and_hypothesis(name: str) -> None:
     result = imported_by(f"from theorems import {name}")
     assert "numpy" in result
     assert result.isdisjoint({"torch", "hypothesis", "rich"})
@@ -72,7 +72,7 @@ def test_files_that_import_from_the_api_have_the_same_objects() -> None:
         assert getattr(theorems.api, name) is getattr(theorems, name)
 
 
-def test_no_public_name_hides_a_room() -> None:
+def test_no_public_name_hides_a_subpackage() -> None:
     rooms = {result.name for result in pkgutil.iter_modules(theorems.__path__)}
     assert "run" in rooms
     assert rooms.isdisjoint(theorems.__all__)
@@ -82,7 +82,7 @@ def test_no_public_name_hides_a_room() -> None:
     assert imported_by("from theorems import run; assert run.__name__ == 'theorems.run'") == set()
 
 
-def test_other_names_are_refused() -> None:
+def test_names_that_are_not_public_are_refused() -> None:
     with pytest.raises(AttributeError, match=r"^module 'theorems' has no attribute 'prove'$"):
         theorems.prove  # type: ignore[attr-defined]  # noqa: B018
 

@@ -1,4 +1,4 @@
-"""Results: their verdict, the errors that they raise, how they are displayed, and that they equal the command's."""
+"""Results of the library: verdict, errors raised, display, and equality with the results of the command."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def of(*verdicts: Verdict, bad_input: str = "") -> Results:
         ((), NOT_APPLICABLE, Exit.INCONCLUSIVE),
     ],
 )
-def test_the_gravest_verdict_counts_and_nothing_applicable_is_no_pass(
+def test_the_gravest_verdict_decides_and_no_applicable_statement_is_no_pass(
     verdicts: tuple[Verdict, ...], verdict: Verdict, code: Exit
 ) -> None:
     results = of(*verdicts)
@@ -77,7 +77,7 @@ def test_a_result_is_found_by_id_or_by_number() -> None:
         results["s-2"]
 
 
-def test_a_line_names_few_statements_and_counts_many() -> None:
+def test_the_repr_names_few_statements_and_counts_many() -> None:
     assert repr(of(UPHELD, FALSIFIED, UPHELD)) == "Results(falsified: s-1; upheld: s-0, s-2)"
     assert repr(of(*[UPHELD] * 5, INCONCLUSIVE)) == "Results(inconclusive: s-5; upheld: 5 statements)"
 
@@ -126,7 +126,7 @@ def _with_another_verdict(results: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [_with_further_field, _without_number_of_schema, _with_another_verdict])
-def test_the_schema_refuses_other_fields(change: Callable[[dict[str, Any]], None]) -> None:
+def test_the_json_schema_refuses_unknown_fields(change: Callable[[dict[str, Any]], None]) -> None:
     results = read_results(verify("lemma-11", examples=1).to_json())
     change(results)
     with pytest.raises(ValidationError):
@@ -158,7 +158,7 @@ def test_a_wrong_kernel_raises_the_report_with_the_smallest_case() -> None:
     assert "falsified" in results._repr_html_()
 
 
-def test_blas_has_one_thread_here_as_in_the_command() -> None:
+def test_blas_has_one_thread_in_the_library_as_in_the_command() -> None:
     threads = set()
 
     def watched(*arguments: Any) -> Any:

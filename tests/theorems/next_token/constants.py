@@ -1,4 +1,4 @@
-"""The named constants of the effective bounds of next-token prediction, and a weaker value for each."""
+"""The named constants in the explicit bounds of next-token prediction, each with a weaker value."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(FINITE, "(1 − e^{−t})/t", "1", ntp_finite_part, "share_kept", _itself),
     Constant(FINITE, "D_c", "0", Limits, "reach", faded),
 )
-"""The constants of all statements that have effective bounds."""
+"""The constants of all statements that have explicit bounds."""
 
 
 WITNESSES: dict[str, dict[str, Subject]] = {
@@ -64,4 +64,4 @@ WITNESSES: dict[str, dict[str, Subject]] = {
         )
     }
 }
-"""Cases for each statement that are tried before any others: one token has the weight, another the score gap."""
+"""For each statement, cases that are tried before any others; here one token has most weight, another the score gap."""

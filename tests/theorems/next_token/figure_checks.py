@@ -10,8 +10,9 @@ from theorems.figures.figure import Numbers
 
 
 def shows_next_tokens(numbers: Numbers) -> bool:
-    """Return whether both runs turn to W^mm, while the part in F converges like 1/k under descent and chatters under
-    normalized descent.
+    """Return whether both runs turn to the SVM's W^mm, and their parts in the subspace F of the finite minimiser
+    converge
+    like 1/k with gradient descent but oscillate with normalized descent.
     """
     plain, normalized = numbers["curves"]
     late = numbers["steps"].index(next(k for k in numbers["steps"] if k >= 1000))
@@ -25,4 +26,4 @@ def shows_next_tokens(numbers: Numbers) -> bool:
 CHECKS: dict[str, Callable[[Numbers], bool]] = {"next-tokens": shows_next_tokens}
 """For each figure, the function that decides whether its numbers show the intended effect."""
 WRONG: dict[str, Implementation] = {"next-tokens": fault_named("finite-part-frozen").implementation}
-"""For each figure, a fault that its check must notice."""
+"""For each figure, a planted fault that the figure's check must notice."""

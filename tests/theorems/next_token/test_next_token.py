@@ -1,5 +1,9 @@
-"""Next-token statements: upheld by the reference, falsified by planted faults, refuted without an assumption where
-derived.
+"""Next-token statements: upheld by the reference, falsified by planted faults, and refuted without an assumption on
+data
+given by hand.
+
+The loss has a finite minimiser θ_⋆ in a subspace F, with projection P_F; orthogonally to F, with projection P_⊥, runs
+diverge in the direction of the SVM's solution.
 """
 
 from __future__ import annotations
@@ -92,7 +96,7 @@ def cases_of(id: str) -> tuple[NextTokens, ...]:
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_upheld_by_the_reference(id: str) -> None:
+def test_every_next_token_statement_is_upheld_by_the_reference(id: str) -> None:
     outcomes = [check(statement_named(id), case, REFERENCE) for case in cases_of(id)[:EXAMPLES]]
     assert {outcome.verdict for outcome in outcomes} == {Verdict.UPHELD}
 
@@ -109,7 +113,7 @@ def test_a_fault_is_caught_by_a_claim_about_the_faulty_function(name: str) -> No
     pytest.fail(f"{name} is not caught")
 
 
-def test_every_fault_is_tried() -> None:
+def test_every_planted_fault_of_next_tokens_is_tried() -> None:
     planted = (kind for kind in vars(faults).values() if isinstance(kind, Faults))
     assert set(CAUGHT_BY) == {fault.name for kind in planted for fault in kind}
 
@@ -137,7 +141,7 @@ WITNESSES = {
 
 
 @pytest.mark.parametrize("name", WITNESSES)
-def test_derived_data_refute_the_statement_without_its_assumption(name: str) -> None:
+def test_data_given_by_hand_refute_a_statement_without_its_assumption(name: str) -> None:
     weakened, case = WITNESSES[name]
     assert isinstance(weakened, Weakened)
     assert weakened.fails(case).holds is False
@@ -146,7 +150,9 @@ def test_derived_data_refute_the_statement_without_its_assumption(name: str) -> 
 
 
 def test_shorter_steps_do_not_cycle() -> None:
-    """η = 3.9 < 2/λ_max(H) = 4 still converges to W⋆, although it is above 1/β = 2."""
+    """Step size 3.9 converges: it is less than 2 divided by the Hessian's largest eigenvalue, 4, though above the 2 of
+    1/β.
+    """
     case = tokens([[1]], [[1, 1, 0]], 3.9)
     assert all(claim.verdict is Verdict.UPHELD for claim in long_steps.conclusion(case, REFERENCE))
 
@@ -184,14 +190,14 @@ FROM_ISSUES = {
 
 
 @pytest.mark.parametrize("name", FROM_ISSUES)
-def test_upheld_on_realistic_numbers(name: str) -> None:
+def test_statements_are_upheld_on_data_that_once_gave_false_alarms(name: str) -> None:
     id, case = FROM_ISSUES[name]
     assert check(statement_named(id), case, REFERENCE).verdict is Verdict.UPHELD
 
 
 def test_a_transient_is_no_counterexample() -> None:
-    """Contexts are nearly parallel: P_Fθ is hundreds of steps away from θ_⋆, and effective steps are short
-    on the way.
+    """Contexts are nearly parallel, so P_Fθ is hundreds of steps away from θ_⋆; a run that is still on its way refutes
+    nothing.
     """
     outcome = check(
         statement_named("conjecture-ntp-normalized"), tokens([[1, 0], [1, 0.01]], [[2, 1, 0], [1, 2, 0]]), REFERENCE
@@ -199,9 +205,9 @@ def test_a_transient_is_no_counterexample() -> None:
     assert (outcome.verdict, outcome.not_found) == (Verdict.INCONCLUSIVE, True)
 
 
-def test_steps_of_plain_descent_do_not_turn_into_f() -> None:
-    """Under plain descent ‖P_F∇L‖ falls together with ‖P_⊥∇L‖, because the iterate in F follows the tokens that are
-    ruled out.
+def test_only_steps_of_normalized_descent_turn_into_the_subspace_f() -> None:
+    """With plain descent ‖P_F∇L‖ decreases together with ‖P_⊥∇L‖, so steps do not turn into F as with
+    normalized steps.
     """
     limits = value_of_part(certify_limits(tokens([[1]], [[2, 1, 0]]).problem, REFERENCE))
     x, y = np.array([[0.5]]), np.zeros((1, 2))
@@ -212,8 +218,8 @@ def test_steps_of_plain_descent_do_not_turn_into_f() -> None:
     assert {claim.verdict for claim in cycle_claims(run, 1000)} == {Verdict.UPHELD}
 
 
-def test_a_search_that_ended_early_leaves_the_claim_undecided() -> None:
-    """If Newton's method ends early, for θ_⋆ or for the path, the points found so far are still judged."""
+def test_a_newton_search_that_ended_early_leaves_the_claim_undecided() -> None:
+    """If Newton's method ends early, for θ_⋆ or the last point of the path, only claims about these are undecided."""
 
     def lose_minimum(split: Split) -> FiniteMinimum:
         return replace(finite_minimum(split), lost="ended at a gradient of length 1")
@@ -240,7 +246,7 @@ def test_the_unit_of_embeddings_does_not_change_verdicts(id: str, power: int) ->
 
 
 def value_of_part(made: Generator[object, None, Result]) -> Result:
-    """Return the value of a part of a conclusion once it has made its claims."""
+    """Return the value that a generator of claims returns after its last claim."""
     while True:
         try:
             next(made)

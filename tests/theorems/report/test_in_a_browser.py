@@ -36,7 +36,7 @@ LEAST_CONTRAST = 4.5
 """Least contrast of text against its background (WCAG AA)."""
 SCHEMES = {"light": 1, "dark": 0}
 
-# Frames have exactly the requested widths, which windows of a browser may not.
+# Measure in frames, which have exactly the requested widths; windows of a browser may have other ones.
 MEASURE = """
 const channels = colour => colour.match(/[\\d.]+/g).map(Number);
 const light = colour => {
@@ -81,7 +81,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 
 
 def measured(report: str, scheme: str, folder: Path) -> tuple[list[dict[str, Any]], str]:
-    """Return what the browser measures in a frame of each width, and its console output."""
+    """Return what the browser measures in a frame of each width, and the messages on its console."""
     frames = "".join(
         f'<iframe srcdoc="{escape(report)}" style="border: 0; width: {width}px; height: 800px"></iframe>'
         for width in WIDTHS
@@ -138,7 +138,7 @@ def test_a_report_is_legible_fits_the_screen_and_loads_nothing(scheme: str, repo
 
 
 def test_faulty_reports_fail_in_the_browser(tmp_path: Path) -> None:
-    """Test the measurements on a page that is too wide, faint, loads a picture and runs a forbidden script."""
+    """Measure a page that is too wide, has faint text, loads a picture and runs a forbidden script."""
     page = html([]).replace(
         "<main>",
         '<main><div style="width: 2000px">wide</div><p style="color: #888">faint</p><img src="no.png">'

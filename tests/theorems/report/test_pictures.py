@@ -1,5 +1,5 @@
-"""The pictures of a report: curves end at their limits, nothing is drawn outside, a share is the used part of a
-tolerance.
+"""The pictures of a report: curves turn to their limits, nothing is drawn outside, and used shares of tolerances are
+right.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from theorems.token_selection.joint_paths.joint_setup import joint_setup
 
 @cache
 def quick(id: str) -> Limit:
-    """Return the limit of a statement with fewer points than are drawn."""
+    """Return the curve that illustrates a statement's limit, with fewer points than the report draws."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "RADII", limits.RADII[::8])
         patch.setattr(limits, "STEPS", 1000)
@@ -45,13 +45,13 @@ def test_every_curve_turns_to_its_limit(id: str) -> None:
     assert result.norms[-1] > (50 if id.startswith("conjecture") else 1e5)
     assert result.one_minus_cosine < 2 * (result.offset.max() / result.norms[-1]) ** 2
     away = replace(result, direction=result.direction[::-1].copy())
-    assert away.one_minus_cosine > 1e-3  # and nowhere else
+    assert away.one_minus_cosine > 1e-3  # but not to another direction
     if result.predicted is not None:
         assert np.isclose(result.offset[-1], result.predicted, rtol=1e-4)
     along, beside = result.plane.T
     assert np.allclose(
         np.hypot(along, beside), result.norms
-    )  # in two dimensions these two coordinates have the whole norm
+    )  # in two dimensions the norm is that of the two coordinates
 
 
 def test_only_theorem_1_has_a_predicted_limit() -> None:
@@ -89,7 +89,7 @@ def claim(slack: float, tolerance: float) -> ClaimSummary:
     ("slack", "tolerance", "share"),
     [(0.25, 1e-15, 0.0), (0.0, 1e-15, 0.0), (-1e-15, 4e-15, 0.25), (-8e-15, 4e-15, 2.0), (0.0, 0.0, None)],
 )
-def test_a_share_is_the_used_part_of_the_tolerance(slack: float, tolerance: float, share: float | None) -> None:
+def test_a_negative_slack_uses_its_share_of_the_tolerance(slack: float, tolerance: float, share: float | None) -> None:
     assert share_of_tolerance(claim(slack, tolerance)) == share
     assert share_of_tolerance(claim(math.nan, tolerance)) is None
 
@@ -126,7 +126,9 @@ def test_a_curve_begins_at_its_first_point() -> None:
 
 
 def test_joint_curves_have_their_own_limits() -> None:
-    """The limits are that of r = R if no ratio is critical, and the direction of equal radii for equal steps."""
+    """Without a critical ratio the joint path of Figure 3 has r = R; joint descent tends to the direction of equal
+    radii.
+    """
     case = dataset_named("figure-3b")
     setup = joint_setup(case, REFERENCE)
     assert np.allclose(

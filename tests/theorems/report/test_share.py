@@ -1,4 +1,4 @@
-"""A share of a tolerance, drawn as a bar."""
+"""The used share of a tolerance, drawn as a bar."""
 
 from __future__ import annotations
 

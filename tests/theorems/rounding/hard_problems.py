@@ -12,7 +12,7 @@ from theorems.core.points import probe_points
 
 
 def nasty_problems() -> Iterator[Problem]:
-    """Yield random problems, tiny and huge score gaps, a common offset of all keys, ties, and one dimension."""
+    """Yield random problems, some with tiny or large score gaps, a common offset of all keys, equal keys, or d = 1."""
     rng = np.random.default_rng(20230613)
     for k, loss in enumerate(3 * list(DRAWN_LOSSES)):
         n, tokens, d = int(rng.integers(1, 4)), int(rng.integers(2, 6)), int(rng.integers(1, 6))
@@ -32,7 +32,7 @@ PROBLEMS = list(nasty_problems())
 
 
 def ratio(error: object, bound: object) -> float:
-    """Return error / bound, or 0 where both vanish."""
+    """Return the largest |error| / bound, where entries of error 0 count as 0."""
     e, b = np.abs(np.asarray(error, dtype=float)), np.asarray(bound, dtype=float)
     return float(np.max(np.where(e == 0, 0.0, e / np.where(b > 0, b, np.finfo(float).tiny))))
 

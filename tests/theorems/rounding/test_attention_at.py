@@ -1,4 +1,4 @@
-"""Softmax attention on bounded arrays: true values and kernels lie inside the bounds, which are not absurdly wide."""
+"""Softmax attention on bounded arrays: bounds contain true values and results of kernels, and are not absurdly wide."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def truths(problem: Problem, at: AttentionAt) -> dict[str, list[Any]]:
     return result
 
 
-def test_the_true_values_are_inside() -> None:
+def test_bounds_contain_the_true_weights_outputs_risk_and_gradient() -> None:
     with oracle.precision(1000):
         for problem in PROBLEMS:
             at = AttentionAt(problem, points_of(problem))
@@ -59,8 +59,8 @@ def test_the_true_values_are_inside() -> None:
                 assert escaped(np.array(truth, dtype=object), getattr(at, name))[:3] == [], name
 
 
-def test_the_error_is_not_absurdly_wide() -> None:
-    """A bound of which errors use less than a five-hundredth would hide faults."""
+def test_bounds_of_weights_outputs_and_gradient_are_not_absurdly_wide() -> None:
+    """Some error uses at least a five-hundredth of its bound, since wider bounds would hide faults."""
     share: dict[str, list[float]] = {"log_weights": [], "outputs": [], "gradient": []}
     with oracle.precision(1000):
         for problem in PROBLEMS:
@@ -72,8 +72,8 @@ def test_the_error_is_not_absurdly_wide() -> None:
     assert all(1 / 500 < max(shares) <= 1 for shares in share.values())
 
 
-def test_the_rounding_bound_of_a_right_gradient() -> None:
-    """The reference satisfies it, and a textbook formula only the bound for its own spacing."""
+def test_right_gradients_are_within_their_rounding_bound() -> None:
+    """The reference is within the bound; the textbook formula is only within the bound for its own spacing."""
     used: dict[str, list[float]] = {"reference": [], "textbook": [], "without": []}
     textbook = FAULTS["cancelling-gradient"]
     for problem in PROBLEMS:
@@ -96,9 +96,9 @@ def test_the_rounding_bound_of_a_right_gradient() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "eps"), [(None, 0.0), (torch.float64, EPS), (torch.float32, FLOAT32)])
-def test_the_rounding_bound_of_right_weights(dtype: torch.dtype | None, eps: float) -> None:
-    """Weights are bounded one by one and by their sum: slightly wrong logits violate the first bound, lost weight the
-    second.
+def test_right_softmax_weights_are_within_their_rounding_bounds(dtype: torch.dtype | None, eps: float) -> None:
+    """Bounds hold for each weight and for the sum of weights; slightly wrong logits violate the former, lost weight the
+    latter.
     """
 
     def weights(keys: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -141,13 +141,14 @@ def test_nan_weights_are_falsified() -> None:
 @pytest.mark.parametrize(
     ("keys", "scores", "point", "log_scale"),
     [
-        # Figure 1(a) far against the optimal token: a tie that only a suppressed token breaks.
+        # Data of Figure 1(a) at a prompt far from the optimal token: the other tokens have equal scores, so the whole
+        # gradient comes from the optimal token of negligible weight.
         ([[-0.1, 1.0], [1.0, 0.0], [0.0, 0.0]], [1.0, 0.9, 0.9], [-3e-5, -4927.0], None),
-        # Two equal keys have different scores and a third token is suppressed: the scale is that of the third.
+        # Two equal keys share the weight, so the gradient's scale is the tiny weight of the third token.
         ([[1.0], [1.0], [0.0]], [1.0, 0.0, -1.0], [2000.0], -2000.0),
     ],
 )
-def test_a_gradient_that_comes_through_a_suppressed_token(
+def test_a_gradient_that_comes_from_a_token_of_negligible_weight_has_its_digits(
     keys: Any, scores: Any, point: Any, log_scale: float | None
 ) -> None:
     problem = Problem(np.array([keys]), np.array([scores]))
@@ -160,8 +161,8 @@ def test_a_gradient_that_comes_through_a_suppressed_token(
         assert (found.error <= 1e-10 * np.abs(found.value).max()).all()
 
 
-def test_scores_of_many_tokens_need_no_table_per_point() -> None:
-    """With 200 tokens, 100 points and 4 inputs, an array over pairs, points and inputs would take 128 MB."""
+def test_a_gradient_over_many_tokens_and_points_needs_little_memory() -> None:
+    """With 200 tokens, 100 points and 4 inputs, an array over pairs of tokens, points and inputs would take 128 MB."""
     rng = np.random.default_rng(8)
     problem, points = Problem(rng.normal(size=(4, 200, 2)), rng.normal(size=(4, 200))), rng.normal(size=(100, 2))
     tracemalloc.start()
@@ -209,12 +210,12 @@ def test_a_kernel_is_inside_the_bound_of_the_textbook_formula(dtype: torch.dtype
             assert (np.abs(truth[k] - ball.value[k]) <= ball.error[k] * (1 + 1e-6))[known].all()
             used += (np.abs(theirs - truth[k]) / ball.error[k])[known & (truth[k] != 0)].tolist()
     print(f"{dtype}: {len(used)} entries, used {max(used):.3g}, median {np.median(used):.3g}")
-    if dtype != torch.bfloat16:  # torch adds in float32 for this type
+    if dtype != torch.bfloat16:  # for bfloat16 torch adds in float32, so errors are smaller
         assert max(used) > 1 / 500
 
 
-def test_softmax_kernels_are_inside() -> None:
-    """Test plain softmax, softmax by blocks, and softmax from a stored log-sum-exp, in float32 with logits of all
+def test_bounds_contain_the_weights_of_three_kinds_of_softmax_kernels() -> None:
+    """Kernels compute softmax directly, block by block, or from a stored log-sum-exp, in float32, for logits of all
     sizes.
     """
     rng = np.random.default_rng(11)
@@ -245,11 +246,12 @@ def test_softmax_kernels_are_inside() -> None:
     assert max(used) > 0.1
 
 
-def test_weights_that_flash_attention_takes_from_a_stored_log_sum_exp() -> None:
-    """Differentiate PyTorch's flash attention with two logits of some thousands: P = exp(l − L), L rounded to units of
-    2e-4.
+def test_bounds_contain_the_weights_of_flash_attention_s_backward_pass() -> None:
+    """Differentiate PyTorch's flash attention for two logits l of some thousands.
 
-    The weights add up to 1 only up to that, not up to a few eps.
+    Its weights P = exp(l − L) use the stored log-sum-exp L, which is rounded to units of 2e-4, so the weights add up to
+    1
+    only up to this amount, not up to a few eps.
     """
     rng = np.random.default_rng(0)
     mine, off = [], []
@@ -262,7 +264,7 @@ def test_weights_that_flash_attention_takes_from_a_stored_log_sum_exp() -> None:
             out = torch.nn.functional.scaled_dot_product_attention(torch.ones(1, 1, 1, 1), k, v, scale=1.0)
         out.sum().backward()
         assert v.grad is not None
-        theirs = v.grad.reshape(2).double().numpy()  # ∂(Σ P v)/∂v = P
+        theirs = v.grad.reshape(2).double().numpy()  # the gradient of Σ P v with respect to v is P
         with spacing(FLOAT32, EXPONENTIAL):
             ball = softmax(np.vecdot(with_rounding(keys), with_rounding(np.ones(1))))
         assert (np.abs(theirs - ball.value) <= ball.error).all()
@@ -273,22 +275,23 @@ def test_weights_that_flash_attention_takes_from_a_stored_log_sum_exp() -> None:
     assert max(off) > 100
 
 
-def test_softmax_that_saturates_is_known_well() -> None:
-    """Logits are known only to 1 but are 50 apart: the weights are known to e^{−48}, since they add up to 1."""
+def test_saturated_weights_have_tiny_error_bounds() -> None:
+    """Two logits known only up to ±1 but 50 apart give weights known up to e^{−48}, since the weights add up to 1."""
     ball = softmax(Bounded([100.0, 50.0], [1.0, 1.0]))
     assert (ball.error < 4e-15).all()
     assert (softmax(Bounded([1e6, -np.inf], [1e3, 0.0])).error < 4e-15).all()
 
 
 def test_lemma_5_agrees_with_its_formula() -> None:
-    """Compute ⟨∇L, p/‖p‖⟩ ≥ (1 + π)⟨∇L, p̄_mm⟩ and its rounding from the statement alone; a planted fault
-    is noticed.
+    """Compute both sides of ⟨∇L, p/‖p‖⟩ ≥ (1 + π)⟨∇L, p̄_mm⟩, π = ‖p_mm‖ log(T − 1)/‖p‖, from the statement alone; a
+    wrong
+    factor is noticed.
     """
     problem = Problem(
         np.array([[[1.0, 0.0], [-1.0, 0.5], [0.3, -1.0]]]), np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"]
     )
     best = problem.keys[0, 0] - problem.keys[0, 1:]
-    p_mm = with_rounding(np.linalg.solve(best, np.ones(2)))  # both tokens are supports
+    p_mm = with_rounding(np.linalg.solve(best, np.ones(2)))  # both constraints are tight
     points = np.random.default_rng(1).normal(size=(50, 2)) * 10.0
     gradient, p = AttentionAt(problem, points).gradient, exact(points)
     pi = np.linalg.norm(p_mm) * np.log(exact(problem.T - 1)) / np.linalg.norm(p, axis=-1)
@@ -308,7 +311,8 @@ def test_masked_tokens_have_weight_exactly_zero() -> None:
 
 
 def test_the_oracle_agrees_with_a_closed_form() -> None:
-    # For two tokens ±1/2, f = tanh(p/2)/2, so that the correlation loss has L = −f and L' = −1/(4 cosh²(p/2)).
+    # Two tokens with keys and scores ±1/2 give f = tanh(p/2)/2, so for the correlation loss L = −f, L' = −1/(4
+    # cosh²(p/2)).
     problem = Problem(np.array([[[0.5], [-0.5]]]), np.array([[0.5, -0.5]]), LOSSES["correlation"])
     p = np.array([1.5])
     assert float(oracle.risk(problem, p).mid()) == pytest.approx(-math.tanh(0.75) / 2, rel=4 * EPS)
@@ -319,8 +323,8 @@ def test_the_oracle_agrees_with_a_closed_form() -> None:
     )
 
 
-def test_a_gradient_under_test_is_converted_to_our_unit() -> None:
-    """This holds also in plain floats, which searches use: e·(direction/e) is the same gradient."""
+def test_a_gradient_under_test_is_converted_from_its_scale_to_ours() -> None:
+    """A gradient with another log scale and direction, but the same product, counts as equal, also in plain floats."""
     rng = np.random.default_rng(0)
     problem = Problem(rng.standard_normal((2, 3, 2)), rng.standard_normal((2, 3)))
 
@@ -337,20 +341,24 @@ def test_a_gradient_under_test_is_converted_to_our_unit() -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_reference_is_upheld_at_scores_of_any_size(loss: str) -> None:
-    """At scores of 10⁶, log |ℓ'| is as large, and adding it to log s_t in another order costs that many roundings."""
+    """At scores of 10⁶, log |ℓ'| is as large, and adding it to log s_t (s_t a softmax weight) costs as many
+    roundings.
+    """
     for size in 2.0 ** np.arange(0, 21, 5):
         rng = np.random.default_rng(int(size))
         problem = Problem(rng.standard_normal((2, 3, 2)), size * rng.standard_normal((2, 3)), LOSSES[loss])
         at = AttentionAt(problem, probe_points(rng, problem, m=150))
         assert equal("gradient", at.gradient_of(REFERENCE, "gradient"), at.gradient).verdict is Verdict.UPHELD
-        # A gradient that differs by more than these roundings is falsified.
+        # A gradient that differs by more than this number of roundings is falsified.
         off = np.abs(at.gradient.value) * 2**14 * EPS * max(1.0, size)
         wrong = equal("gradient", at.gradient_of(REFERENCE, "gradient") + off, at.gradient)
         assert wrong.verdict is Verdict.FALSIFIED
 
 
 def test_exactly_zero_terms_do_not_overflow_in_the_unit_of_tiny_terms() -> None:
-    """Input 0 has equal scores and a slope of 1/2; input 1 has a slope of e⁻⁴⁰⁹⁶ and contributes the whole gradient."""
+    """Input 0 contributes nothing, since its scores are equal; input 1, with slope e⁻⁴⁰⁹⁶ of ℓ, is the whole
+    gradient.
+    """
     problem = Problem(
         np.array([[[3.0, -3.0], [-2.5, 0.0]], [[0.0, -1.0], [-2.5, 2.5]]]), np.array([[0.0, 0], [4096, 8192]])
     )

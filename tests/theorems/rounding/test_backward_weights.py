@@ -14,8 +14,9 @@ EPS = 2.0**-52
 
 
 def test_no_sum_holds_them_to_one() -> None:
-    """A right kernel's backward pass adds logits in another order: its weight of about 1 errs by more than twice the
-    bound for normalised weights, but within the bound for recomputed ones.
+    """A backward pass may add logits in another order; a weight near 1 then errs by more than twice the bound for
+    weights
+    that sum to one, but is within the bound for recomputed weights.
     """
     beyond, within = 0.0, 0.0
     for seed in range(180, 190):

@@ -1,4 +1,4 @@
-"""The claims that compare a descent with its gradient: right runs pass, one rounding more does not."""
+"""The claims that compare the steps of a descent with the gradient: right runs pass, slightly wrong ones do not."""
 
 from __future__ import annotations
 

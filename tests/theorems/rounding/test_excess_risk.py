@@ -1,4 +1,4 @@
-"""L(p) − L_α on bounded arrays at any norm of the prompt, and the error allowed to a right implementation."""
+"""The excess risk δ = L(p) − L_α, with L_α the risk if the tokens α have all weight, and its bounds of rounding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from theorems.run.verify import verify_data
 
 
 def used_of(problem: Problem, points: np.ndarray, alpha: np.ndarray, found: Sized) -> list[float]:
-    """Return the used share of the error bound at the points where that is positive."""
+    """Return the share of the error bound that is used, at each point where the excess risk is not exactly 0."""
     used = []
     for p, x, error, unit in zip(points, found.x.value, found.x.error, found.log_unit, strict=True):
         with oracle.precision(oracle.bits_for(problem, p) + 200):
@@ -36,8 +36,8 @@ def used_of(problem: Problem, points: np.ndarray, alpha: np.ndarray, found: Size
     return used
 
 
-def test_the_true_value_is_inside() -> None:
-    """Chosen tokens of all kinds give δ of either sign, and cancellation."""
+def test_bounds_contain_the_true_excess_risk() -> None:
+    """Optimal and random tokens α give δ of either sign, also with cancellation."""
     rng, used = np.random.default_rng(3), {"ours": [0.0], "reference": [0.0]}
     for problem in PROBLEMS:
         points = points_of(problem)
@@ -51,8 +51,8 @@ def test_the_true_value_is_inside() -> None:
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_where_the_excess_underflows_it_has_its_digits(loss: str) -> None:
-    """At e^{−10⁶} the relative error is as many eps as that of the logit."""
+def test_an_excess_risk_far_below_the_smallest_float_keeps_its_digits(loss: str) -> None:
+    """An excess of e^{−10⁶} has the relative error 10⁶ eps, that is, the absolute error of the logit 10⁶."""
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]), LOSSES[loss])
     result = excess(problem, np.array([[1e6]]), problem.optimal)
     assert result.log_unit[0] < -9e5
@@ -60,7 +60,7 @@ def test_where_the_excess_underflows_it_has_its_digits(loss: str) -> None:
 
 
 def test_an_excess_of_uncertain_sign_has_an_absolute_bound() -> None:
-    """Two tokens of score ±1 have equal weights, against a selected one of score 0: δ = 0 up to rounding."""
+    """Tokens of scores ±0.1 have equal weights beside a selected one of score 0, so δ is 0 up to terms that cancel."""
     problem = Problem(np.array([[[0.0], [1.0], [1.0]]]), np.array([[0.0, 0.1, -0.1]]), LOSSES["logistic"])
     result = excess(problem, np.array([[-0.7]]), np.array([0]))
     size = result.x.error[0] * np.exp(result.log_unit[0])
@@ -68,7 +68,7 @@ def test_an_excess_of_uncertain_sign_has_an_absolute_bound() -> None:
     assert size < 1e-16
 
 
-def test_points_with_errors_give_wider_bounds() -> None:
+def test_points_that_are_not_exact_give_wider_bounds() -> None:
     problem = PROBLEMS[0]
     points = points_of(problem)
     known, vague = (excess(problem, p, problem.optimal) for p in (points, Bounded(points, 1e-6 * np.abs(points))))
@@ -94,7 +94,7 @@ def test_an_excess_that_is_nan_is_falsified(wrong: tuple[float, float]) -> None:
 
 @pytest.mark.parametrize("size", [-np.inf, -6.0])
 def test_a_negative_excess_where_the_true_one_is_positive_is_falsified(size: float) -> None:
-    """The true excess is about e^{−5}; where rounding could explain a negative one, the bound is infinite."""
+    """The true excess is about e^{−5}; if the point is too uncertain to know the excess, its bound is infinite."""
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]), LOSSES["correlation"])
 
     def below(keys: Any, scores: Any, loss: Any, p: Any, alpha: Any) -> Any:
@@ -109,7 +109,7 @@ def test_a_negative_excess_where_the_true_one_is_positive_is_falsified(size: flo
     assert right.value[0] == pytest.approx(np.log(1 / (1 + np.exp(5.0))))
 
 
-def test_scaled_numbers_are_compared_in_the_larger_unit() -> None:
+def test_numbers_with_different_scales_are_compared_in_the_larger_one() -> None:
     """Compare e^{−1000} + e^{−1001} with e^{−1000}(1 + 1/e), and 0 with −e^{−1000}."""
     tiny = Sized.exp(exact([-1000.0])) + Sized.exp(exact([-1001.0]))
     factor = np.log1p(np.exp(exact([-1.0])))
@@ -122,7 +122,7 @@ def test_scaled_numbers_are_compared_in_the_larger_unit() -> None:
 
 
 def test_an_excess_below_rounding_is_undecided() -> None:
-    """Compared with 0, e^{−10} gives no verdict if the error is e^{−5}, and both verdicts if it is e^{−20}."""
+    """The comparison of e^{−10} with 0 is undecided if the error is e^{−5}, and decided if it is e^{−20}."""
 
     def verdict(noise: float, larger: bool) -> Verdict:
         size = Sized.of(Bounded(np.exp([-10.0]), np.exp(noise)), np.zeros(1))
@@ -135,13 +135,15 @@ def test_an_excess_below_rounding_is_undecided() -> None:
     assert verdict(-20.0, False) is Verdict.FALSIFIED
 
 
-def test_where_logits_have_no_digits_the_lemma_is_still_upheld() -> None:
-    # Norms are 1e19 along a direction whose margins are known to a relative 1e-16.
+def test_lemma_8_is_upheld_at_norms_where_logits_have_no_digits() -> None:
+    # At norms of 1e19, margins known up to a relative 1e-16 leave no digits of the logits.
     assert verify_data("lemma-8", load("figure-1b", 0)).verdict is Verdict.UPHELD
 
 
 def test_an_excess_of_two_scales_beyond_the_range_of_exp_is_finite() -> None:
-    """Keys differ by 4e-9 and directions by 9e-13: one excess is e^{-1e18}, the other far less."""
+    """Keys that differ by 4e-9 and directions that differ by 9e-13 give one excess of e^{-1e18}, and a far
+    smaller one.
+    """
     data = {
         "keys": [
             [[0.0, 0.0], [-1.0, -1.0], [-2.0, 0.0], [-1.0000000037252903, 3.0]],

@@ -1,4 +1,4 @@
-"""Bounds of the change of the risk contain the value by ball arithmetic, and are not absurdly wide."""
+"""Bounds of the change L(p + h) − L(p) contain the value by ball arithmetic, and are not absurdly wide."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from theorems.rounding.risk_change import risk_change
 
 
 def truth(at: AttentionAt, steps: np.ndarray) -> np.ndarray:
-    """Return the true change in the units of the evaluation."""
+    """Return the true changes L(p + h) − L(p), divided by the evaluation's scale at p."""
     out = np.empty(len(steps), dtype=object)
     for k, (p, h, scale) in enumerate(zip(at.points, steps, at.log_scale.tolist(), strict=True)):
         result = oracle.risk_change(at.problem, p, h) * (-oracle.arb(oracle.rational(scale))).exp()
-        # An enclosure of 0 of negligible radius is replaced by 0.
+        # Replace a ball that contains 0 and has a negligible radius by 0.
         out[k] = oracle.arb(0) if result.overlaps(oracle.arb(0)) and result.rad() < 1e-300 else result
     return out
 
@@ -36,7 +36,7 @@ def steps_of(problem: Problem, points: np.ndarray, shortest: float, longest: flo
 
 
 @pytest.mark.parametrize(("shortest", "longest"), [(1e-12, 1.0), (1e-30, 1e-9), (1.0, 200.0), (100.0, 2000.0)])
-def test_the_true_change_is_inside(shortest: float, longest: float) -> None:
+def test_bounds_contain_the_true_change_of_the_risk(shortest: float, longest: float) -> None:
     ratios, relative, known = [], [], 0
     with oracle.precision(2000):
         for problem in PROBLEMS:
@@ -66,7 +66,7 @@ def test_steps_that_overflow_give_infinite_bounds() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_size_is_bounded_where_the_sign_is_uncertain(loss: str) -> None:
+def test_a_change_of_uncertain_sign_has_a_finite_bound(loss: str) -> None:
     """Two unselected tokens change so that they cancel up to a rounding; scores are of order one and of 10⁸."""
     for size in (1.0, 1e8):
         keys = np.array([[[0.0, 0.0], [1.0, 1.0], [-1.0, 1.0]]])
@@ -81,7 +81,7 @@ def test_the_size_is_bounded_where_the_sign_is_uncertain(loss: str) -> None:
 
 
 def test_the_change_under_a_linear_loss_is_that_of_the_output() -> None:
-    """This holds whatever the duplicates of the selected token do."""
+    """A duplicate of the selected token has a different score, and a third token has negligible weight."""
     keys, scores = np.array([[[1.0], [1.0], [0.0]]]), np.array([[1.0, 0.0, -1.0]])
     at = AttentionAt(Problem(keys, scores, LOSSES["correlation"]), np.array([[2000.0]]))
     change = risk_change(at, np.array([[1e-3]]))

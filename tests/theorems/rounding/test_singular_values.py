@@ -16,7 +16,7 @@ def test_singular_values_of_a_diagonal_are_its_entries() -> None:
     assert (result.error < 1e-14).all()
 
 
-def test_singular_values_carry_the_error_of_their_matrix() -> None:
+def test_bounds_of_singular_values_include_the_error_of_the_matrix() -> None:
     rng = np.random.default_rng(0)
     given = rng.normal(size=(5, 4, 3))
     apart = rng.normal(size=given.shape) * 1e-6
@@ -26,7 +26,7 @@ def test_singular_values_carry_the_error_of_their_matrix() -> None:
     assert (result.error < 1e-4).all()
 
 
-def test_squares_add_up_to_the_frobenius_norm_and_the_sum_is_the_nuclear_norm() -> None:
+def test_singular_values_give_the_frobenius_and_the_nuclear_norm() -> None:
     given = np.random.default_rng(1).normal(size=(4, 6))
     result = singular_values(exact(given))
     total = np.sum(result * result)
@@ -51,6 +51,6 @@ def test_an_integer_matrix_agrees_with_ball_arithmetic() -> None:
     assert (np.abs(result.value - [float(x) for x in exact_values]) <= result.error).all()
 
 
-def test_in_floats_it_is_the_singular_value_decomposition() -> None:
+def test_in_plain_floats_singular_values_are_those_of_numpy() -> None:
     with in_floats():
         assert isinstance(singular_values(exact(np.eye(2))), np.ndarray)

@@ -1,4 +1,4 @@
-"""Attacks by untrusted code: on the process that runs it, and on the process that supervises that one."""
+"""Attacks by untrusted code on the process that runs the code, and on the process that supervises the former."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 SLEEPERS = "303.5"
-"""Seconds that processes sleep; all such processes must be ended with the run."""
+"""Seconds that processes sleep, by which tests find them; all must have ended with the run."""
 
 
 class Evil:
@@ -61,7 +61,7 @@ def sleeper(**how: Any) -> None:
 
 
 def twice_removed() -> None:
-    """Start a daemon: both its parent and its session's leader have ended."""
+    """Start a daemon, whose parent and session leader have both ended."""
     subprocess.run(["sh", "-c", f"setsid sh -c 'sleep {SLEEPERS} & exit' & exit"], check=True)
 
 
@@ -78,7 +78,7 @@ def flood_without_an_end_of_line() -> None:
 
 
 def sent_number() -> int:
-    """Return the number of the unit, which untrusted code can find out."""
+    """Return the number of the unit of work, which untrusted code can find out."""
     frame: Any = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "serve":
