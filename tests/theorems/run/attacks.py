@@ -164,7 +164,7 @@ DEEDS: dict[str, Callable[[str], Any]] = {
     "patched JSON": lambda mark: patched_json(),
     "kills its group": lambda mark: os.killpg(0, signal.SIGKILL),
 }
-"""The attacks by name; each gets the file that unpickled code would write."""
+"""The attacks by name: functions of the path of a file that exists only if something was unpickled."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Doing:
-    """A unit of untrusted code that attacks and then adds two and two."""
+    """A unit of work of untrusted code, which makes the attack named ``id`` and then adds two and two."""
 
     id: str
     mark: str
@@ -204,7 +204,7 @@ class Doing:
 
 
 def sleepers() -> list[int]:
-    """Return the sleeping processes that should have been ended."""
+    """Return the ids of sleeping processes that attacks have started."""
     alive = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -215,7 +215,7 @@ def sleepers() -> list[int]:
 
 @contextmanager
 def no_sleepers() -> Iterator[None]:
-    """Assert that none is left behind after the block, and end any that are."""
+    """Assert that no sleeping process is left behind after the block, and end any that are left."""
     try:
         yield
         assert not sleepers()

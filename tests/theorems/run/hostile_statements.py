@@ -27,7 +27,7 @@ def interrupted() -> NoReturn:
 
 
 def rearranged() -> None:
-    """Change global settings in harmless ways, none of which may show in the report."""
+    """Print, close standard output and change the folder; none of this may change the report."""
     print("garbage")
     os.write(1, b"garbage\n")
     os.chdir("/")
@@ -73,5 +73,5 @@ crashes = kernel_that(lambda: os.kill(os.getpid(), signal.SIGSEGV))
 
 
 def quits(query: Any, keys: Any, values: Any) -> NoReturn:
-    """Exit already when it is probed."""
+    """Exit at the first call, which probes the kernel's signature."""
     os._exit(0)

@@ -31,16 +31,16 @@ SEVERAL = Given(Case(Problem([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [-1.0, 0.0]
 
 
 def _without_a_sharp_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make only the closed form of the offset wrong."""
+    """Make wrong only the claim on the closed form of the flow's offset, which is sharper than the paper's."""
     monkeypatch.setattr(FlowOffset, "contraction_bounds", lambda self, points: np.full(len(points), -1.0))
 
 
 def _without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claim wrongly that the angle between flow and p_mm vanishes."""
+    """Make wrong the bound on the angle between flow and p_mm, by which the paper's limit is claimed."""
     monkeypatch.setattr(FlowOffset, "from_start", lambda self, start, rho: -1.0)
 
 
-def test_an_upheld_result_has_no_parts_of_the_conclusion() -> None:
+def test_an_upheld_result_reports_no_verdicts_on_parts_of_the_statement() -> None:
     result = verify_data("theorem-2", SINGLE)
     assert result.verdict is Verdict.UPHELD
     assert result.verdict_in_words == "upheld"
@@ -75,8 +75,12 @@ def test_a_failure_of_the_paper_s_conclusion_is_reported_as_such(monkeypatch: py
     assert "sharper form of this suite" not in _report(result)
 
 
-def test_theorem_2_states_no_direction_for_several_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Theorem 2 states a limit of the direction for one input only."""
+def test_for_several_inputs_a_wrong_direction_does_not_falsify_theorem_2_s_own_conclusion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For several inputs, a failed claim on the direction leaves the paper's conclusion upheld: Theorem 2 needs one
+    input.
+    """
     from theorems.token_selection.global_paths import theorem_2_global_convergence as theorem
 
     usual = theorem.climb_bound
@@ -96,7 +100,7 @@ def _half_a_token_off(*arguments: Any, **options: Any) -> Any:
     return replace(solution, p=np.asarray(solution.p) * 1.5)  # type: ignore[type-var]
 
 
-def test_a_wrong_gradient_contradicts_the_lemma() -> None:
+def test_a_wrong_gradient_falsifies_the_conclusion_of_lemma_4_itself() -> None:
     uphill = REFERENCE.replace("uphill", {scaled_gradient: _uphill})
     result = verify_generated("lemma-4", 10, 0, uphill)
     assert "descent (the paper's own conclusion, in its effective form): slack" in result.reason
@@ -105,8 +109,8 @@ def test_a_wrong_gradient_contradicts_the_lemma() -> None:
     assert result.failure.parts.stated is Verdict.FALSIFIED
 
 
-def test_a_wrong_solution_leaves_the_conclusion_undecided() -> None:
-    """The certificate fails and the conclusion ends: a claim that was not reached is not upheld."""
+def test_a_wrong_p_mm_leaves_the_paper_s_conclusion_undecided() -> None:
+    """The certificate of p_mm fails and no further claim is made, so the paper's conclusion is inconclusive."""
     result = verify_data("theorem-2", SINGLE, REFERENCE.replace("long", {max_margin: _half_a_token_off}))
     assert result.as_json()["conclusion"] == {
         "stated": "inconclusive",

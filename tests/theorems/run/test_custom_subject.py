@@ -87,7 +87,7 @@ def test_a_counterexample_with_a_custom_subject_is_shrunk_and_recorded(tmp_path:
     hunt.run()
     assert hunt.finished
     assert isinstance(hunt.found, Logits)
-    # The simplest counterexample has one logit less, or all of them zero.
+    # The shrunk counterexample has only logits equal to zero.
     assert not hunt.found.values.any()
     hunted = Hunted.by(hunt)
     assert "few fails at m = " in repr(hunted)
@@ -101,7 +101,7 @@ def _outcome(fault: object, case: Logits) -> FaultOutcome:
     return try_fault(true_one, fault, [baseline(true_one, case)]).outcome  # type: ignore[arg-type]
 
 
-def test_faults_of_its_own_functions_and_data_are_distinguished_from_others() -> None:
+def test_only_faults_of_a_custom_subject_s_own_functions_can_be_caught_on_it() -> None:
     twice, once = (Logits(np.zeros(1), np.array([count])) for count in (2, 1))
     assert _outcome(FAULT, twice) is FaultOutcome.CAUGHT
     assert _outcome(FAULT, once) is FaultOutcome.UNMOVED

@@ -1,4 +1,6 @@
-"""A search of the suite that finds nothing: counted on generated cases, inconclusive on a user's data."""
+"""Searches of the suite (for a minimiser, say) that find nothing: counted on generated cases, inconclusive on a user's
+data.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +25,25 @@ NOT_FOUND = replace(undecided_claim("limit", "in distress", Form.LIMIT), not_fou
 
 
 def lost_at_three(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """With three tokens the search finds nothing."""
+    """Make a claim whose search finds nothing if there are three tokens."""
     yield HOLDS
     if case.problem.T == 3:
         yield NOT_FOUND
 
 
 def lost_with_another(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """It finds nothing with what is under test, and something with the reference."""
+    """Make a claim whose search succeeds with the reference only."""
     yield HOLDS if under_test.name == "reference" else NOT_FOUND
 
 
 def undecided_besides(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Something else is undecided, too."""
+    """Make a claim whose search finds nothing, and a second claim that is undecided by rounding."""
     yield NOT_FOUND
     yield undecided_claim("other", "rounding")
 
 
 def never_found(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The search never finds anything."""
+    """Make a claim whose search never finds anything."""
     yield NOT_FOUND
 
 

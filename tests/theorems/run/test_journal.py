@@ -1,4 +1,4 @@
-"""The journal: incomplete lines are removed, foreign files are refused in one sentence, numbers are exact."""
+"""The journal of a run: incomplete lines are removed, other files are refused in one sentence, numbers are exact."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_journal_cut_off_anywhere_keeps_the_complete_lines(path: Path) -> None
         path.write_bytes(content[:cut])
         whole = max(sum(end < cut for end in ends) - 1, 0)
         assert numbers_in(path) == list(range(whole))
-        # New lines are appended there.
+        # The incomplete line is removed, so that new lines follow complete ones.
         assert path.read_bytes() == content[: ends[whole] + 1]
 
 
@@ -94,7 +94,9 @@ def test_a_tail_of_zeros_after_a_power_loss_is_removed(path: Path) -> None:
         (b'{"journal": {"command": "add", "seed": 1}}\n', "was written by an earlier version"),
     ],
 )
-def test_a_foreign_file_is_refused_and_left_unchanged(path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_no_journal_of_this_run_is_refused_and_left_unchanged(
+    path: Path, content: bytes, message: str
+) -> None:
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"^--resume: ") as refused:
         Journal(path, RUN)
@@ -232,7 +234,7 @@ def test_results_are_read_back_unchanged(path: Path, unit: object, result: objec
     journal.close()
     again = Journal(path, RUN).result_of(unit)
     assert again == result
-    assert repr(again) == repr(result)  # −0.0 and 0.0 are equal, but differ in their repr
+    assert repr(again) == repr(result)  # also the sign of −0.0 is kept
     json.loads(path.read_text(encoding="utf-8").splitlines()[1], parse_constant=lambda token: pytest.fail(token))
 
 
@@ -245,7 +247,9 @@ def test_numpy_numbers_are_stored_as_numbers(path: Path) -> None:
 
 
 def damages(content: bytes, other: bytes, chance: random.Random) -> Iterator[bytes]:
-    """Yield damaged journals without end; ``other`` is a journal of another run."""
+    """Yield damaged versions of a journal without end; ``other`` is the journal of another run, parts of which are
+    used.
+    """
     lines, others = content.splitlines(keepends=True), other.splitlines(keepends=True)
     digits = [k for k, byte in enumerate(content) if chr(byte).isdigit()]
 
@@ -296,7 +300,7 @@ def test_no_damaged_journal_gives_wrong_results(path: Path) -> None:
             assert re.search(r"is not a journal; |another run|line \d+; ", sentence), sentence
             assert path.read_bytes() == content
         else:
-            # The remaining content is a true beginning.
+            # What remains of the journal is the beginning of the undamaged one.
             assert written[0].startswith(path.read_bytes())
             assert [result.value for result in results if result] == [100 + k for k in range(sum(map(bool, results)))]
     assert refused >= 150
@@ -332,7 +336,7 @@ RESULT_OF_ONE = Result("b", "c", {Verdict.UPHELD: 1}, (replace(CLAIMS[2], cases=
         replace(RESULT_OF_ONE, claims=(replace(CLAIMS[2], cases=1, verdict=Verdict.FALSIFIED),)),
     ],
 )
-def test_inconsistent_numbers_are_refused(path: Path, result: Result) -> None:
+def test_results_with_inconsistent_numbers_are_refused(path: Path, result: Result) -> None:
     unit = Unit("b", 1, 0)
     for kept, fits in ((RESULT_OF_ONE, True), (result, False)):
         path.unlink(missing_ok=True)

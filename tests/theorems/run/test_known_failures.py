@@ -1,4 +1,4 @@
-"""Known failures: falsified as listed is a pass; upheld, not checked or checked on less is a failure."""
+"""Known failures: a listed statement must be falsified; if it is upheld, not checked or checked less, the run fails."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_written_list_accepts_the_failures_that_it_lists(tmp_path: Path) -> No
     known = known_failures_of(text, tmp_path)
     assert known.expected_failures(FOUND) == {"lemma-6": "descent: slack −1"}
     assert known.complaints(FOUND) == []
-    # A reason that a user wrote is kept.
+    # A reason that a user has written is kept.
     assert "\nlemma-6 issue 7\n" in file_text(FOUND, "", {"lemma-6": "issue 7"})
 
 
@@ -58,12 +58,12 @@ def test_a_written_list_accepts_the_failures_that_it_lists(tmp_path: Path) -> No
         ("checked lemma-3 9\nchecked lemma-1 1\nchecked lemma-6 6", "was written: lemma-1 0 of 1, lemma-6 5 of 6."),
     ],
 )
-def test_known_failures_are_strict_in_both_directions(text: str, says: str, tmp_path: Path) -> None:
+def test_listed_statements_that_are_upheld_or_checked_less_are_complaints(text: str, says: str, tmp_path: Path) -> None:
     (sentence,) = known_failures_of(text, tmp_path).complaints(FOUND)
     assert sentence.endswith(says) or says in sentence
 
 
-def test_inconclusive_results_do_not_count_as_known_failures(tmp_path: Path) -> None:
+def test_an_inconclusive_result_of_a_listed_statement_is_no_complaint(tmp_path: Path) -> None:
     undecided = [result("lemma-3", Verdict.INCONCLUSIVE, 3)]
     assert known_failures_of("lemma-3 slow\nchecked lemma-3 9", tmp_path).complaints(undecided) == []
 
@@ -100,7 +100,7 @@ def bad(case, under_test):
 MORE = 'yield at_least("even-more", Form.EXACT, 2.0, 0.0, rounding=0.0, why="exact")'
 
 
-def test_a_known_failure_from_the_first_run_to_the_fix(
+def test_a_known_failure_passes_until_it_is_fixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,5 @@
-"""Processes of a pool: a dead one is replaced, a hanging one is ended, finished results are kept, and results do not
-depend on either.
+"""Processes of a pool: dead ones are replaced, hanging ones are ended, finished results are kept, and no result depends
+on this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from theorems.run.schedule import Interrupted, run, run_stepwise
 
 
 class Listening:
-    """A handler that records what it receives."""
+    """A handler of events that records what it receives."""
 
     def __init__(self) -> None:
         self.results: list[Any] = []
@@ -44,7 +44,7 @@ class Listening:
 
 
 def alive() -> set[int]:
-    """Return the processes that this process has started."""
+    """Return the ids of running processes that this process has started."""
     children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
     return {int(pid) for pid in children.read_text().split()} if children.exists() else set()
 
@@ -53,10 +53,10 @@ def test_results_are_in_order_and_no_process_is_left() -> None:
     before = alive()
     units = [Adding(str(k), steps=k) for k in range(5)]
     assert [item.value for item in run(units, 2, Listening())] == [0, 1, 3, 6, 10]
-    assert alive() <= before  # child processes of another test may end meanwhile
+    assert alive() <= before  # not ==, since child processes of another test may have ended
 
 
-def test_a_group_of_units_stays_in_one_process() -> None:
+def test_units_that_belong_together_run_in_one_process() -> None:
     results = run([Adding(str(k), together="" if k % 2 else "even") for k in range(8)], 2, Listening())
     assert [item.value for item in results] == [10] * 8
     assert len({item.process for item in results[::2]}) == 1
@@ -113,7 +113,7 @@ def reopened(journal: Journal) -> Journal:
     return Journal(journal.path, {})
 
 
-def test_a_sufficient_result_ends_the_run() -> None:
+def test_a_run_ends_early_at_a_result_that_is_enough() -> None:
     units = [Adding("one"), Adding("two", 3), Adding("three")]
     results = run(units, 1, Listening(), enough=lambda one: "not finished" if one.value == 6 else "")
     assert [one.failed for one in results] == ["", "", "not finished"]
@@ -146,7 +146,7 @@ def test_results_finished_before_a_signal_are_kept(tmp_path: Path) -> None:
     assert [result.id for result in listening.results] == ["two", "one"]
 
 
-def test_a_stepwise_run_sends_its_events() -> None:
+def test_a_stepwise_run_sends_its_events_to_the_handler() -> None:
     told = Listening()
     steps = run_stepwise(
         [Adding("one", 3)], 1, told, journal=None, timeout=9.0, enough=None, patience=9.0, pool=None, engine=None
@@ -156,7 +156,7 @@ def test_a_stepwise_run_sends_its_events() -> None:
     assert told.results == [Sum("one", 6, 3)]
 
 
-def test_units_are_ended_when_nobody_waits_for_them() -> None:
+def test_a_unit_is_ended_when_the_caller_stops_iterating() -> None:
     before = alive()
     with closing(Pool(1)) as pool:
         steps = pool.work([0], lambda k: Adding("hangs", manner="hangs"), lambda k, word, value: None)
@@ -165,14 +165,14 @@ def test_units_are_ended_when_nobody_waits_for_them() -> None:
         assert len(alive() - before) == 1
         steps.close()
         assert alive() <= before
-        # and the pool goes on with what is asked next
+        # the pool can still do other units
         results = []
         for _ in pool.work([7], lambda k: Adding("right"), lambda k, word, value: results.append((k, word))):
             pass
         assert (7, "finished") in results
 
 
-def test_after_an_error_in_a_handler_idle_processes_remain_and_the_others_are_ended() -> None:
+def test_after_an_error_in_a_handler_idle_processes_remain_and_busy_ones_are_ended() -> None:
     class Enough(Exception):
         pass
 

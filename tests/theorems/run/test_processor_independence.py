@@ -1,7 +1,8 @@
 """Another processor computes other last digits, but gives the same verdicts on the same cases.
 
-Other processors are emulated: OpenBLAS takes the kernels of the one that it is told, NumPy leaves out the instructions
-that it is told to.
+Other processors are emulated: an environment variable makes OpenBLAS use the routines of another processor; a second
+    one
+makes NumPy leave out certain instructions.
 """
 
 from __future__ import annotations
@@ -67,6 +68,6 @@ def test_cases_and_verdicts_do_not_depend_on_the_processor(variable: str, value:
         for first, second in zip(here[id][3], there[id][3], strict=True):
             assert first[2:] == second[2:]
             for ours, theirs in zip(first[:2], second[:2], strict=True):
-                # Keys are sums of products, some of them rotated: they differ by a few roundings of their size.
+                # Keys are sums of products, so between processors they differ by a few roundings of their size.
                 scale = np.abs(ours).max()
                 assert np.abs(np.array(ours) - np.array(theirs)).max() <= 64 * EPS * scale

@@ -18,7 +18,7 @@ KERNEL = KernelDescription("mine", "mine", "float64", "", {})
 
 
 @pytest.mark.parametrize(("kernel", "lines"), [(KERNEL, 2), (None, 3)])
-def test_progress_skips_statements_that_do_not_touch_the_kernel(kernel: KernelDescription | None, lines: int) -> None:
+def test_progress_skips_statements_that_never_call_the_kernel(kernel: KernelDescription | None, lines: int) -> None:
     stream = io.StringIO()
     print_line = Lines(Console(file=stream, width=100), 3, "examples")
     print_line(Started(Description(kernel=kernel)))

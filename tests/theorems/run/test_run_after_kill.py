@@ -16,13 +16,13 @@ FAKE = Run((str(ROOT / "tests" / "theorems" / "fake_statements.py"),), ("slow", 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def test_a_run_killed_at_random_moments() -> None:
+def test_a_run_killed_at_random_moments_can_be_resumed() -> None:
     done = killed(2, 3, FAKE)
     assert len(done.moments) == 2
     assert done.runs >= 1
 
 
-def test_processes_are_found_while_they_run(tmp_path: Path) -> None:
+def test_the_test_s_search_for_worker_processes_finds_running_ones(tmp_path: Path) -> None:
     process = FAKE.start(tmp_path)
     until = time.monotonic() + 60
     while not workers(process.pid):

@@ -1,6 +1,4 @@
-"""Untrusted code cannot hurt the run: whatever it does, a line names the statement and the case, and the exit code is
-3.
-"""
+"""Untrusted code cannot harm a run: whatever it does, a line names the statement and the case; the exit code is 3."""
 
 from __future__ import annotations
 
@@ -126,7 +124,7 @@ def test_a_script_without_a_main_guard_can_verify(tmp_path: Path) -> None:
         ("follows a null pointer", "the process that worked on it was killed by SIGSEGV at step 3"),
         ("leaves a child", "the process that worked on it ended with code 0 at step 3"),
         ("hangs", "out of time after 0.5 s at step 3"),
-        # Either its own heartbeat notices first and ends the process, or the supervisor does.
+        # The process ends itself when its heartbeat cannot be sent, or the supervisor ends it; either can be first.
         ("closes everything", "the process that worked on it (closed its connection|ended with code 1) at step 3"),
         ("sends rubbish", "the process that worked on it sent something that is not a result at step 3"),
     ],
@@ -138,7 +136,7 @@ def test_an_untrusted_unit_that_fails_is_reported_with_its_step(manner: str, why
     assert right.value == 10
 
 
-def test_a_call_returns_a_value_or_is_refused() -> None:
+def test_a_call_in_the_sandbox_returns_a_value_or_raises_what_went_wrong() -> None:
     with open_sandbox(1, 5.0) as sandbox:
         assert sandbox.call(doubling, double, 4) == 8
         with pytest.raises(InvalidInput, match="give something"):
@@ -149,7 +147,7 @@ def test_a_call_returns_a_value_or_is_refused() -> None:
 
 
 class Answering:
-    """A pool that sends the given messages."""
+    """A pool whose process sends the given messages."""
 
     def __init__(self, *messages: tuple[str, Any]) -> None:
         self.messages = messages
@@ -174,7 +172,9 @@ class Answering:
         ([("out of patience", None)], "doubling, step 0: out of time after 7 s"),
     ],
 )
-def test_a_call_without_a_value_reports_where_it_ended(messages: list[tuple[str, Any]], message: str) -> None:
+def test_a_call_in_the_sandbox_without_a_value_reports_at_which_step_it_ended(
+    messages: list[tuple[str, Any]], message: str
+) -> None:
     sandbox: Any = Sandbox.__new__(Sandbox)
     sandbox.pool, sandbox.patience, sandbox.isolates = Answering(*messages), 7.0, True
     with pytest.raises(ProcessDied, match=f"^{re.escape(message)}"):

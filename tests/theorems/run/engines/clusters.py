@@ -1,4 +1,4 @@
-"""A Dask cluster on the loopback interface, of processes that can be killed."""
+"""A Dask cluster on this machine, whose scheduler and workers are processes that tests can kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An executor in place of a cluster."""
+"""An executor of threads or processes in place of a cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from theorems.run.engines.task import Task, work
 
 
 class OnExecutor:
-    """An engine with the methods of :class:`theorems.run.engines.dask_cluster.OnDask`."""
+    """An engine on an executor, with the methods of :class:`theorems.run.engines.dask_cluster.OnDask`."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor: Any = executor

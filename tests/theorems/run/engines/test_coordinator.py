@@ -1,4 +1,4 @@
-"""Units on an executor have the same results as in this process, whatever happens to the workers."""
+"""Units of work on an executor have the same results as in this process, whatever happens to the workers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def engine() -> Iterator[OnExecutor]:
         yield made
 
 
-def test_results_equal_those_of_this_machine(engine: OnExecutor) -> None:
+def test_results_on_an_engine_equal_those_in_this_process(engine: OnExecutor) -> None:
     units: list[Any] = [*(Adding(str(k), steps=k) for k in range(4)), Letters("cut", "abc", "b")]
     assert run(units, 1, Listening(), engine=Coordinator(engine, RUN)) == run(units, 1, Listening())
 
 
-def test_side_effects_of_a_unit_stay_in_its_process(engine: OnExecutor, tmp_path: Path) -> None:
+def test_a_unit_that_raises_exits_or_hangs_has_the_same_result_on_an_engine(engine: OnExecutor, tmp_path: Path) -> None:
     units = [
         Adding("raises", manner="raises"),
         Adding("exits", manner="exits", foreign=True),
@@ -51,7 +51,7 @@ def test_side_effects_of_a_unit_stay_in_its_process(engine: OnExecutor, tmp_path
     ]
     there = run(units, 1, Listening(), patience=1.0, engine=Coordinator(engine, RUN))
     here = run(units, 1, Listening(), patience=1.0)
-    assert there == here  # with the results that were finished before
+    assert there == here  # including the steps that were finished before
     raises, exits, hangs, right = there
     assert raises.failed.endswith("failed: ZeroDivisionError: by nothing")
     assert exits == Sum("exits", 3, 2, "the process that worked on it ended with code 7 at step 3")
@@ -66,7 +66,7 @@ def test_a_unit_whose_process_is_killed_is_restarted(engine: OnExecutor, tmp_pat
 
 
 class Losing(OnExecutor):
-    """An engine that loses the first answers, whether these were results or failures."""
+    """An engine that loses the answers to the first ``lost`` tasks."""
 
     def __init__(self, executor: ThreadPoolExecutor, lost: int, away: str = "") -> None:
         super().__init__(executor)
@@ -86,7 +86,7 @@ class Losing(OnExecutor):
         return self.away
 
 
-def test_a_lost_unit_is_restarted(tmp_path: Path) -> None:
+def test_a_unit_whose_answer_is_lost_is_restarted(tmp_path: Path) -> None:
     listening = Listening()
     with ThreadPoolExecutor(1) as executor:
         [results] = run(
@@ -115,7 +115,7 @@ def test_results_of_a_lost_worker_are_read_from_its_journal(tmp_path: Path) -> N
     assert sorted((tmp_path / "a").read_text().split()) == ["x", "y"]
 
 
-def test_without_the_engine_the_finished_results_are_returned(tmp_path: Path) -> None:
+def test_a_run_whose_engine_is_away_ends_with_the_reason_for_each_unfinished_unit(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as executor:
         coordinator = Coordinator(Losing(executor, 1, "the scheduler was away"), RUN, tmp_path / "j")
         results = run([Adding("a"), Adding("b")], 1, Listening(), engine=coordinator)
@@ -125,16 +125,16 @@ def test_without_the_engine_the_finished_results_are_returned(tmp_path: Path) ->
 def test_a_coordinator_that_died_can_be_restarted(tmp_path: Path, engine: OnExecutor) -> None:
     units = [Letters("a", "wxyz", folder=str(tmp_path)), Letters("b", "uv", folder=str(tmp_path))]
     [*whole] = run(units, 1, Listening(), engine=Coordinator(engine, RUN, tmp_path / "j"))
-    # The coordinator writes nothing itself: all results are in the workers' journals.
+    # The second coordinator reads all results from the workers' journals.
     assert run(units, 1, Listening(), engine=Coordinator(engine, RUN, tmp_path / "j")) == whole
     assert sorted((tmp_path / "a").read_text().split()) == list("wxyz")
-    # Another seed gives other addresses.
+    # With another seed, units have other addresses, and are computed again.
     other = {**RUN, "seed": 2}
     assert run(units, 1, Listening(), engine=Coordinator(engine, other, tmp_path / "j")) == whole
     assert sorted((tmp_path / "a").read_text().split()) == sorted("wxyzwxyz")
 
 
-def test_an_address_depends_on_all_that_a_result_depends_on() -> None:
+def test_a_unit_s_address_depends_on_all_that_its_result_depends_on() -> None:
     unit = Adding("a")
     result = address(unit, RUN)
     assert address(replace(unit, so_far=Sum("a")), RUN) == result
@@ -159,13 +159,13 @@ def test_journals_of_workers_are_merged(tmp_path: Path) -> None:
     folder = tmp_path / "j.workers"
     assert folder == folder_of(tmp_path / "j")
     append(str(folder), "a", 1)
-    assert union(folder) == {}  # no journals yet: none is created
+    assert union(folder) == {}  # without the folder nothing is written
     folder.mkdir()
     append(str(folder), "a", 1)
     append(str(folder), "b", 2)
     [path] = folder.glob("*.jsonl")
     path.write_bytes(path.read_bytes() + b'{"digest": "c", "res')
-    append(str(folder), "d", 4)  # follows a line that was cut off
+    append(str(folder), "d", 4)  # after a line that was cut off
     (folder / "zz.jsonl").write_bytes(path.read_bytes() + b'[]\n{"address": "e", "result": 5}\n')
     assert union(folder) == {"a": 1, "b": 2, "d": 4}
 
@@ -177,13 +177,13 @@ def test_a_corrupted_digit_in_a_worker_s_journal_is_detected(tmp_path: Path, eng
     path.write_text(path.read_text().replace('"value": 10', '"value": 70'))
     assert union(folder_of(journal)) == {}
     assert run([unit], 1, Listening(), engine=Coordinator(engine, RUN, journal)) == [result]
-    # A line with a right digest that is no result is computed again, too.
+    # If a line has a right digest but no valid result, the unit is computed again, too.
     path.write_text("")
     append(str(folder_of(journal)), address(unit, RUN), {"value": "70"})
     assert run([unit], 1, Listening(), engine=Coordinator(engine, RUN, journal)) == [result]
 
 
-def test_the_condition_until_ends_a_run_with_its_results_so_far(engine: OnExecutor) -> None:
+def test_a_run_ends_with_its_results_so_far_when_its_condition_until_holds(engine: OnExecutor) -> None:
     coordinator = Coordinator(engine, RUN)
     over = threading.Event()
 

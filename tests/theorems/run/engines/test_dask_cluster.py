@@ -43,14 +43,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class Killing(Listening):
-    """A handler that calls a function when the given number of steps is done."""
+    """A handler that calls given functions, each once a given number of steps is done."""
 
     def __init__(self, at: dict[int, Any]) -> None:
         super().__init__()
         self._at = at
 
     def progressed(self, id: str, done: int) -> None:
-        # Steps are reported one by one, but several may arrive at once.
+        # Several steps may be done since the last call.
         for step in sorted(self._at):
             if step <= done:
                 self._at.pop(step)()
@@ -60,7 +60,7 @@ def lines(folder: Path, id: str) -> list[str]:
     return (folder / id).read_text().split()
 
 
-def test_killed_workers_cost_only_time(cluster: Cluster, tmp_path: Path) -> None:
+def test_results_do_not_change_when_workers_are_killed(cluster: Cluster, tmp_path: Path) -> None:
     text = "abcdefghijklmnopqrst"
     chance = random.Random(7)
     moments = {chance.randint(1, 6): cluster.kill_worker, chance.randint(8, 14): cluster.kill_worker}
@@ -75,7 +75,7 @@ def test_killed_workers_cost_only_time(cluster: Cluster, tmp_path: Path) -> None
     assert results == run(units, 1, Listening())
     done = lines(tmp_path, "cut")[: -len(text)]
     assert set(done) == set(text)
-    assert len(done) <= len(text) + 2 * 2  # units that were running when the workers died
+    assert len(done) <= len(text) + 2 * 2  # units that ran when workers died were restarted
 
 
 def test_the_units_of_a_suspended_worker_go_to_another(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_the_units_of_a_suspended_worker_go_to_another(tmp_path: Path) -> None:
 
 
 def hang_fails(engine: OnDask, journal: Path | None = None) -> Coordinator:
-    """Return a coordinator with a time limit, so that a run that would wait for ever fails on any machine."""
+    """Return a coordinator with a time limit, so that a test fails where the run would wait for ever."""
     coordinator = Coordinator(engine, RUN, journal)
     over = time.monotonic() + 300
     coordinator.until = lambda: time.monotonic() > over
@@ -102,7 +102,7 @@ def hang_fails(engine: OnDask, journal: Path | None = None) -> Coordinator:
 
 
 def cut_off(engine: OnDask) -> None:
-    """Close the client's connection without telling the client."""
+    """Close the client's connection to the scheduler without the client's knowledge."""
     engine._client.loop.add_callback(engine._client._handle_report_task.cancel)
 
 
@@ -129,7 +129,7 @@ def test_a_scheduler_may_be_killed_and_restarted(cluster: Cluster, tmp_path: Pat
     assert len(lines(tmp_path, "cut")) <= 12 + 2
     assert listening.sentences
     if unnoticed:
-        assert "scheduler-connection-lost" not in "".join(listening.sentences)  # Dask's own message
+        assert "scheduler-connection-lost" not in "".join(listening.sentences)  # the internal message of Dask
 
 
 @pytest.mark.parametrize(
@@ -175,12 +175,12 @@ def test_a_result_that_cannot_be_fetched_is_found_in_the_journal(
 @pytest.mark.parametrize(
     ("looks", "lost"),
     [
-        ([None, None, None], False),  # on the way to a worker
+        ([None, None, None], False),  # the scheduler has not received the task yet
         ([None, "queued", "processing", "processing"], False),
-        (["processing", "memory"], False),  # on the way back
+        (["processing", "memory"], False),  # the result is on its way back
         (["processing", "memory", "memory"], True),
         (["erred", "erred"], True),
-        (["memory", "processing", "memory"], False),  # computed again, after a worker died with the result
+        (["memory", "processing", "memory"], False),  # a worker died with the result, which is computed again
         (["waiting", None], True),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_task_is_lost_once_the_scheduler_forgets_it(looks: list[str | None], l
     assert not any(heard.is_lost(there) for there in [*looks, None])
 
 
-def test_verify_prints_the_same_byte_for_byte(
+def test_verify_prints_the_same_bytes_on_a_cluster_as_locally(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -39,7 +39,7 @@ from theorems.api import REFERENCE, Fault, FaultKind
 F = Fault("{}", FaultKind.RUN, "", "few-tokens", lambda size: REFERENCE)
 """
 ENGINE = ("core", "run", "command", "counterexamples", "faults", "site", "report")
-"""Rooms that must not know any paper."""
+"""Packages that must not name any paper."""
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def installed() -> list[Paper]:
 
 
 def refusal(function: Callable[[], Any]) -> str:
-    """Return the sentence with which a function refuses."""
+    """Return the sentence of the InvalidInput that a function raises."""
     with pytest.raises(InvalidInput) as error:
         function()
     return str(error.value)
@@ -131,7 +131,7 @@ def test_papers_that_build_on_each_other_are_listed_nevertheless(site: Path) -> 
         ("no_such_package:PAPER", "ModuleNotFoundError: No module named 'no_such_package'"),
     ],
 )
-def test_an_entry_point_that_leads_nowhere_names_its_package(site: Path, value: str, reason: str) -> None:
+def test_the_error_on_an_entry_point_without_a_paper_names_the_package(site: Path, value: str, reason: str) -> None:
     install(site, "a_paper", value=value)
     message = refusal(installed)
     assert message.replace(str(site), "SITE") == (
@@ -151,7 +151,7 @@ def test_an_entry_point_that_leads_nowhere_names_its_package(site: Path, value: 
         (stated()["rooms.py"] + "\nfew_too = __import__('dataclasses').replace(few)", "few-tokens is defined twice"),
     ],
 )
-def test_a_room_that_cannot_be_read_names_its_package(
+def test_the_error_on_a_module_that_cannot_be_read_names_the_package(
     site: Path, known: Callable[[], None], text: str, reason: str
 ) -> None:
     install(site, "a_paper", modules={"rooms.py": text})
@@ -163,7 +163,7 @@ def test_a_room_that_cannot_be_read_names_its_package(
 
 
 def test_the_command_reports_a_broken_package_in_one_sentence_and_exits_with_2(site: Path) -> None:
-    """Otherwise a run of every statement would lack some, and be upheld."""
+    """Otherwise a run of all statements would leave out some, and yet be upheld."""
     install(site, "a_paper", modules={"rooms.py": "import no_such_library"})
     process = theorems(site, "list")
     assert (process.returncode, process.stdout) == (2, "")
@@ -171,7 +171,7 @@ def test_the_command_reports_a_broken_package_in_one_sentence_and_exits_with_2(s
     assert process.stderr.count("\n") == 1
 
 
-def test_a_file_that_hides_a_package_is_named(site: Path, tmp_path: Path) -> None:
+def test_the_error_on_a_file_that_hides_a_package_names_the_file(site: Path, tmp_path: Path) -> None:
     install(site, "a_paper")
     here = tmp_path / "here"
     here.mkdir()
@@ -182,7 +182,7 @@ def test_a_file_that_hides_a_package_is_named(site: Path, tmp_path: Path) -> Non
     assert "a-paper 1.0" in process.stderr
 
 
-def test_two_packages_with_one_id_are_both_named(site: Path, known: Callable[[], None]) -> None:
+def test_the_error_on_an_id_in_two_packages_names_both(site: Path, known: Callable[[], None]) -> None:
     for name in ("a_paper", "b_paper"):
         install(site, name, modules=stated(assumption=f"of-{name[0]}"))
     known()
@@ -190,14 +190,14 @@ def test_two_packages_with_one_id_are_both_named(site: Path, known: Callable[[],
     assert both in refusal(statements.__wrapped__)
 
 
-def test_an_id_of_ours_is_refused(site: Path, known: Callable[[], None]) -> None:
+def test_a_package_s_statement_with_an_id_of_this_suite_is_refused(site: Path, known: Callable[[], None]) -> None:
     install(site, "a_paper", modules=stated(id="lemma-5"))
     known()
     message = refusal(statements.__wrapped__)
     assert message.startswith("statements: both this suite and the package a-paper 1.0 have 'lemma-5';")
 
 
-def test_two_packages_with_the_same_paper_are_both_named(site: Path) -> None:
+def test_the_error_on_a_paper_in_two_packages_names_both(site: Path) -> None:
     install(site, "a_paper", entry="mine")
     install(site, "b_paper", entry="mine")
     assert refusal(installed).startswith(
@@ -232,7 +232,7 @@ def test_two_faults_with_the_same_name_in_a_paper_are_refused(site: Path, known:
     assert "two faults are named 'same', one of them in a_paper.faults" in refusal(faults._all_faults.__wrapped__)
 
 
-def test_a_fault_and_data_with_names_of_ours_are_refused(
+def test_a_package_s_fault_and_data_with_names_of_this_suite_are_refused(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = FAULT.format("temperature")
@@ -271,7 +271,7 @@ def test_a_paper_of_one_module_is_found_with_its_own_assumption(
 def test_digests_of_runs_depend_on_installed_papers(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A journal, and the results of a cluster, belong to another run once an installed paper has changed."""
+    """When an installed paper has changed, a journal or results of a cluster must not be reused."""
     before = identity.surroundings()
     folder = install(site, "a_paper", modules={"rooms.py": "x = 1"})
     result = tuple(installed())
@@ -327,12 +327,14 @@ def test_site_and_report_show_an_installed_paper(site: Path) -> None:
 
 
 def names_of(paper: Paper) -> set[str]:
-    """Return the texts that code which depends on the paper would contain."""
+    """Return the ids and module names that code which depends on the paper would contain."""
     return {paper.name, f"{paper.statements}.", f'"{paper.statements}"', *([paper.prefix] if paper.prefix else ())}
 
 
-def test_rooms_of_the_engine_name_no_paper() -> None:
-    """Planted faults and reasons for survival are about statements, so that their files may contain ids."""
+def test_packages_that_serve_all_papers_name_none() -> None:
+    """Files of planted faults, and of reasons why statements do not catch some, are about statements and may
+    name ids.
+    """
     told = {name for paper in papers() if not paper.package for name in names_of(paper)}
     assert "theorems.token_selection." in told
     files = [file for room in ENGINE for file in sorted((ROOT / "theorems" / room).rglob("*.py"))]
@@ -347,11 +349,11 @@ def test_rooms_of_the_engine_name_no_paper() -> None:
         assert [name for name in imports if name.startswith(rooms)] == [], file
 
 
-def test_an_entry_point_without_metadata_is_named_nevertheless() -> None:
+def test_the_error_on_an_entry_point_without_metadata_names_the_entry_point() -> None:
     assert module._package_of(EntryPoint("x", "y:Z", GROUP)) == "without a name"
 
 
-def test_an_exception_in_a_package_names_the_package(
+def test_the_report_of_an_exception_in_a_package_names_the_package(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = stated()["rooms.py"].replace("    yield", "    1 / 0\n    yield")

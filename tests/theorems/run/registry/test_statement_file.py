@@ -1,6 +1,4 @@
-"""A statement is one file: added to a chapter, it is listed, shown, verified, hunted and included in the
-power table.
-"""
+"""A new file with a statement in a paper's package suffices for list, show, verify, hunt and power."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ def lemma_99(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the packages with one more file."""
+    """Return a copy of all packages with one more file, which has a statement."""
     folder = tmp_path_factory.mktemp("house")
     for package in ("max_margin_theorems", "reference_attention", "generators", "theorems", "attention_conformance"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -71,7 +69,7 @@ def python(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_new_statement_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
-    """Run three commands in one process, because starting takes longer than they do."""
+    """Run three commands in one process, since starting a process takes longer than the commands."""
     code = "from theorems.command.app import main\nfor line in {}:\n    main(line.split()); print('next command')"
     process = python(house, "-c", code.format(["list", "show lemma-99", "list tolerances"]))
     listed, shown, tolerances, _ = process.stdout.split("next command\n")

@@ -23,7 +23,7 @@ from theorems.run.verify import verify_generated
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command in this process, which is quicker; tests/theorems/run/test_apart.py uses other processes."""
+    """Run the command in this process, which is quicker than in the sandbox, where other tests run it."""
     return whole_command([*arguments, "--jobs", "0"] if arguments[0] == "verify" else arguments)
 
 
@@ -132,8 +132,8 @@ def test_a_user_statement_is_verified_with_a_json_report(capsys: pytest.CaptureF
     assert statement["claims"][0]["why"] == "twice-rounding"
 
 
-def test_equal_cases_from_any_path() -> None:
-    """The seed depends on the statement's own id: neither the folder nor the spelling of the path changes the cases."""
+def test_cases_do_not_depend_on_the_path_of_the_user_s_file() -> None:
+    """The seed depends on the statement's id, so neither the folder nor the spelling of the path changes the cases."""
     results = [verify_generated(write_file(FALSE, path) + ":long", 20, 3) for path in ("a.py", "deep/er/a.py")]
     assert [r.counts for r in results] == [results[0].counts] * 2
     cases = {re.sub(r'"case_of": "[^"]*"', "", r.failure.case) for r in results if r.failure}
@@ -193,27 +193,27 @@ def test_a_user_file_imports_modules_of_its_folder() -> None:
 # ---- own assumptions -------------------------------------------------------------------------------------
 
 
-def test_an_own_assumption_with_its_own_strategy() -> None:
+def test_a_user_s_strategy_can_construct_cases_that_satisfy_a_user_s_assumption() -> None:
     result = verify_generated(write_file(OWN) + ":constructed", 30, 0)
     assert result.counts == {Verdict.UPHELD: result.examples}
 
 
-def test_cases_that_violate_an_own_assumption_are_not_applicable() -> None:
-    """Such cases are neither filtered out nor counted as passed."""
+def test_cases_that_violate_a_user_s_assumption_are_not_applicable() -> None:
+    """Cases that violate the assumption are neither filtered out nor counted as upheld."""
     result = verify_generated(write_file(OWN) + ":of-the-library", 60, 0)
     assert result.counts[Verdict.NOT_APPLICABLE] > 0
     assert result.counts[Verdict.UPHELD] > 0
     assert "even-scores: " in result.reasons[Verdict.NOT_APPLICABLE]
 
 
-def test_a_planted_fault_in_an_own_predicate_is_caught() -> None:
+def test_a_wrong_predicate_of_a_user_s_assumption_falsifies_the_statement() -> None:
     wrong = OWN.replace("return Finding(not odd.any()", "return Finding(True").replace(
         "if even(case).holds", "if not (case.problem.scores % 2).any()"
     )
     assert verify_generated(write_file(wrong) + ":of-the-library", 60, 0).verdict is Verdict.FALSIFIED
 
 
-def test_own_assumptions_on_data(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_s_assumption_is_decided_on_data(capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file(OWN)
     np.savez("odd.npz", keys=np.array([[[1.0], [0.0]]]), scores=np.array([[1.0, 0.0]]))
     np.savez("even.npz", keys=np.array([[[1.0], [0.0]]]), scores=np.array([[2.0, 0.0]]))
@@ -246,7 +246,7 @@ def test_a_predicate_that_raises_or_returns_nothing_is_reported(capsys: pytest.C
 # ---- own tolerances --------------------------------------------------------------------------------------
 
 
-def test_a_reason_suffices_as_a_tolerance() -> None:
+def test_a_user_s_tolerance_needs_only_a_key_a_formula_and_a_reason() -> None:
     mine = reason("my-rate", "1/t", "the next term")
     claim = Claim("x", Form.LIMIT, 1.0, 0.0, mine)
     assert claim.verdict is Verdict.UPHELD
@@ -272,7 +272,7 @@ def test_a_tolerance_without_a_formula_or_a_reason_is_refused(arguments: tuple[s
         reason(*arguments)
 
 
-def test_a_bare_number_is_refused_as_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_that_names_no_tolerance_is_refused_as_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file(FALSE.replace('why="exact"', 'why="about right"'))
     assert main(["verify", f"{path}:long", "--examples", "3"]) == 3
     output = capsys.readouterr().out
