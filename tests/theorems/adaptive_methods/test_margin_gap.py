@@ -1,5 +1,5 @@
-"""Bounds on Adam's margin gap in ``theorems bench``: equal to the statements' sums, above the measured gap,
-or vacuous.
+"""Bounds on Adam's margin gap (one minus the run's share of the largest margin) in ``theorems bench``: equal to the
+statements' sums, above the measured gap, or vacuous.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A session yields typed events, which report a run without parsing a table."""
+"""A session yields typed events, from which a program can follow a run without parsing tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile_statements.py"
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Return a folder with a file of statements and kernels, from which everything is started."""
+    """Return the current folder, which has a file of statements and kernels."""
     (tmp_path / "mine.py").write_text(HOSTILE.read_text())
     (tmp_path / "dead.py").write_text("import os\n\nos._exit(0)\n")
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def same(result: Result) -> Result:
 
 
 @pytest.mark.usefixtures("fake_statements")
-def test_events_come_in_order() -> None:
+def test_a_session_yields_its_events_in_order() -> None:
     events = list(Session(Request(("true", "false"), examples=3)).events())
     started, *between, finished = events
     assert isinstance(started, Started)
@@ -73,7 +73,7 @@ def test_handlers_receive_the_events_that_iteration_yields() -> None:
 
 
 @pytest.mark.usefixtures("fake_statements")
-def test_a_sufficient_result_stops_the_session() -> None:
+def test_a_result_that_is_enough_stops_the_session() -> None:
     request = Request(
         ("false", "true"), examples=9, enough=lambda one: "enough" if one.verdict is Verdict.FALSIFIED else ""
     )
@@ -84,7 +84,7 @@ def test_a_sufficient_result_stops_the_session() -> None:
 @pytest.mark.usefixtures("fake_statements")
 def test_a_signal_stops_a_session_and_finished_results_are_kept() -> None:
     def interrupt(event: Event) -> None:
-        if isinstance(event, CaseDone) and event.id == "slow":  # the last statement goes first
+        if isinstance(event, CaseDone) and event.id == "slow":  # the last statement runs first
             signal.raise_signal(signal.SIGINT)
 
     last = Session(Request(("slow", "true"), examples=2)).run(interrupt)
@@ -94,7 +94,7 @@ def test_a_signal_stops_a_session_and_finished_results_are_kept() -> None:
 
 
 @pytest.mark.usefixtures("fake_statements")
-def test_data_are_checked_before_anything_runs() -> None:
+def test_wrong_data_are_refused_before_any_statement_runs() -> None:
     given = Given(dataset_named("figure-1a"))
     started = next(Session(Request(("single",), given=given)).events())
     assert isinstance(started, Started)
@@ -128,7 +128,7 @@ def test_untrusted_statements_are_loaded_and_run_in_another_process() -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_a_kernel_that_dies_while_loading_gives_the_only_event() -> None:
+def test_a_kernel_that_dies_while_loading_gives_only_the_event_died() -> None:
     events = list(Session(Request(("lemma-3",), under_test=KernelSource("dead:kernel"))).events())
     sentence = (
         "--attention: loading dead:kernel: the process that worked on it ended with code 0; nothing is concluded."
@@ -138,7 +138,9 @@ def test_a_kernel_that_dies_while_loading_gives_the_only_event() -> None:
         Session(Request(("lemma-3",), under_test=KernelSource("dead:kernel"))).run()
 
 
-def test_a_kernel_given_by_name_is_not_loaded_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_kernel_given_by_name_is_not_loaded_in_the_calling_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     text = "def right(query, keys, values):\n    return (query @ keys.mT).softmax(dim=-1) @ values\n"
     (tmp_path / "only_there.py").write_text(text)
     monkeypatch.chdir(tmp_path)

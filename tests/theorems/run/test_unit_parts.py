@@ -1,5 +1,5 @@
-"""Units in parts: their result is that of the parts in order, whoever computes them and however often they are
-interrupted.
+"""Units of work that are cut into parts: the result joins those of the parts in order, whichever processes compute them
+and however often these are interrupted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ def test_results_of_parts_are_joined_in_order(jobs: int) -> None:
     steps = Listening()
     results = run([Letters("one", "abcde"), Letters("two", "x"), Letters("three", "fg")], jobs, steps)
     assert results == [Text("one", "<abcde>"), Text("two", "x"), Text("three", "<fg>")]
-    assert sorted(result.id for result in steps.results) == ["one", "three", "two"]  # units, not parts
+    assert sorted(result.id for result in steps.results) == [
+        "one",
+        "three",
+        "two",
+    ]  # one result per unit
     assert [done for id, done in steps.steps if id == "one"] == [1, 2, 3, 4, 5]
 
 
@@ -43,7 +47,7 @@ class Urgent(Letters):
     urgency: int = 0
 
 
-def test_urgent_units_run_first_in_their_order() -> None:
+def test_units_run_in_order_of_urgency() -> None:
     units = [Urgent(id, "x", urgency=n) for id, n in (("a", 0), ("b", 1), ("c", 1), ("d", 2), ("e", 0))]
     parts = Parts(units, lambda event: None, None, None)
     assert parts.order(backwards=False) == [3, 1, 2, 0, 4]
@@ -79,7 +83,7 @@ def test_other_units_wait_for_an_upheld_urgent_unit_if_a_run_may_stop_early() ->
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_parts_after_the_last_necessary_one_do_not_count(jobs: int, tmp_path: Path) -> None:
+def test_parts_after_the_one_that_ends_its_unit_do_not_count(jobs: int, tmp_path: Path) -> None:
     units = [Letters("one", "abcde", "c", str(tmp_path), 0.02)]
     assert run(units, jobs, Listening()) == [Text("one", "<abc>")]
     if jobs == 1:
@@ -117,13 +121,13 @@ def same(result: Result) -> Result:
 
 
 @pytest.mark.usefixtures("fakes")
-def test_parts_of_a_statement_have_their_own_seeds() -> None:
+def test_each_part_of_a_statement_has_a_seed_of_its_own() -> None:
     assert part_sizes(20) == [8, 8, 4]
     assert len({seed_of("true", 0, part) for part in range(9)} | {seed_of("true", 1)}) == 10
     assert seed_of("true", 5, 0) == seed_of("true", 5)
     cases = draw_cases(FAKES["true"], 20, 0)
     assert len(cases) == 20
-    # The first part has the cases of a shorter run; none is drawn anew.
+    # The first part has the same cases as a run of 8 examples, and later parts have other cases.
     first = draw_cases(FAKES["true"], 8, 0)
     assert list(map(label, cases[:8])) == list(map(label, first))
     large = [item for item in map(label, first) if item[0] > 1000]
@@ -132,13 +136,13 @@ def test_parts_of_a_statement_have_their_own_seeds() -> None:
 
 
 def label(case: Case) -> tuple[int, ...]:
-    """Return properties of a case that do not depend on its units."""
+    """Return the seed of a case and the shape of its keys, which do not depend on the units of the keys."""
     return case.seed, *case.problem.keys.shape
 
 
 @pytest.mark.usefixtures("fakes")
 @pytest.mark.parametrize("id", ["true", "undecided", "single"])
-def test_a_statement_in_parts_equals_its_parts_joined(id: str) -> None:
+def test_the_result_of_a_statement_equals_the_merged_results_of_its_parts(id: str) -> None:
     [whole] = run([Unit(id, 20, 3)], 1, Listening())
     parts = [verify_generated(id, size, 3, part=k) for k, size in enumerate((8, 8, 4))]
     assert same(whole) == same(merge_results(parts))
@@ -146,7 +150,7 @@ def test_a_statement_in_parts_equals_its_parts_joined(id: str) -> None:
 
 
 def rare(at: int) -> Statement:
-    """Return a statement that is false for the drawn case with the given number, and for cases shrunk from it."""
+    """Return a statement that is false only for drawn case number ``at`` and cases of its seed and shape."""
     expected = label(draw_cases(fake_statement("rare", weights_sum_to_one), 20, 0)[at])
 
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -1,4 +1,6 @@
-"""The runner: verdicts are right, the same seed gives the same result, failing cases shrink and reproduce."""
+"""Verification of a statement: right verdicts, equal results for equal seeds, failing cases that are shrunk
+and saved.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +75,9 @@ def shrunk(result: Result, claim: str) -> Problem:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_falsified_shrinks_on_the_same_claim(seed: int) -> None:
+def test_a_falsified_case_is_shrunk_to_one_that_fails_the_same_claim(seed: int) -> None:
     result = verify_generated("false", 50, seed)
-    # A case of one input would be smaller, but only the other claim fails there.
+    # A case of one input would be smaller, but falsifies only the statement's second claim.
     two = shrunk(result, "one-input")
     assert two.keys.shape == (2, 2, 2)
     assert not two.keys.any()
@@ -84,7 +86,7 @@ def test_falsified_shrinks_on_the_same_claim(seed: int) -> None:
     assert result.examples <= 50
 
 
-def test_undecided_is_never_a_pass() -> None:
+def test_a_statement_with_undecided_cases_is_inconclusive() -> None:
     result = verify_generated("undecided", 40, 0)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.counts[Verdict.UPHELD] > 0
@@ -93,7 +95,7 @@ def test_undecided_is_never_a_pass() -> None:
     assert result.failure is not None
 
 
-def test_an_exception_is_inconclusive_and_shrunk() -> None:
+def test_a_case_on_which_the_conclusion_raises_is_inconclusive_and_shrunk() -> None:
     result = verify_generated("broken", 40, 0)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.examples == 40
@@ -116,7 +118,7 @@ def test_a_conclusion_without_claims_is_inconclusive() -> None:
     assert verify_generated("silent", 5, 0).verdict is Verdict.INCONCLUSIVE
 
 
-def test_a_run_without_cases_is_inconclusive() -> None:
+def test_a_statement_whose_assumptions_hold_on_no_case_is_inconclusive() -> None:
     result = verify_generated("never", 20, 0)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.counts == {Verdict.NOT_APPLICABLE: 20}
@@ -134,7 +136,7 @@ def test_a_generator_that_violates_its_assumption_is_reported() -> None:
     assert half.verdict is Verdict.UPHELD
 
 
-def test_a_strategy_that_breaks_down_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_whose_strategy_raises_or_finds_no_case_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     def bad() -> st.SearchStrategy[Case]:
         return st.integers().map(lambda k: Case(Problem(np.zeros((1, 1, 1)), np.zeros((1, 1)))))
 
@@ -145,7 +147,7 @@ def test_a_strategy_that_breaks_down_is_inconclusive(monkeypatch: pytest.MonkeyP
         assert message in result.reason
 
 
-def test_a_nan_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_whose_slack_is_nan_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     def nan(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("nan", Form.EXACT, float("nan"), 0.0, "exact")
 
@@ -155,7 +157,7 @@ def test_a_nan_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.as_json()["claims"][0]["worst_slack"] is None
 
 
-def test_same_seed_same_result() -> None:
+def test_the_same_seed_gives_the_same_result() -> None:
     for id in ("true", "false", "undecided", "broken"):
         assert same(verify_generated(id, 25, 3)) == same(verify_generated(id, 25, 3))
 
@@ -207,7 +209,7 @@ verify_generated("true", 60, 5)
 
 
 def test_cases_do_not_depend_on_imported_modules(tmp_path: Path) -> None:
-    # Unless prevented, Hypothesis draws constants that it finds in imported modules.
+    # By default Hypothesis would also draw constants that it finds in imported modules.
     (tmp_path / "odd_module.py").write_text(f"NUMBERS = {list(range(1000, 1500))}")
     outputs = set()
     for module in ("math", "odd_module"):
@@ -222,7 +224,7 @@ def test_cases_do_not_depend_on_imported_modules(tmp_path: Path) -> None:
     assert not (tmp_path / ".hypothesis").exists()
 
 
-def test_shrinking_has_a_fixed_number_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shrinking_with_few_calls_gives_the_same_result_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "SHRINKING_CALLS", 3)
     result = verify_generated("false", 50, 0)
     assert result.verdict is Verdict.FALSIFIED
@@ -230,7 +232,7 @@ def test_shrinking_has_a_fixed_number_of_calls(monkeypatch: pytest.MonkeyPatch) 
     assert same(result) == same(verify_generated("false", 50, 0))
 
 
-def test_merging_is_independent_of_how_the_work_was_split() -> None:
+def test_merged_results_do_not_depend_on_how_cases_were_split() -> None:
     cases = [Case(Problem(np.arange(2.0 * n * t).reshape(n, t, 2), np.zeros((n, t)))) for n in (1, 2) for t in (2, 3)]
     single = [
         of_outcome(FAKES[id], check(FAKES[id], case, REFERENCE), generated=True)
@@ -244,7 +246,7 @@ def test_merging_is_independent_of_how_the_work_was_split() -> None:
     assert whole.claims[0].worst_slack == 2.0
 
 
-def test_the_worst_slack_ignores_trivial_cases() -> None:
+def test_the_worst_slack_ignores_cases_where_both_sides_vanish() -> None:
     def summary(name: str, slack: float, tolerance: float = 1e-15) -> ClaimSummary:
         return summarise(Claim(name, Form.EFFECTIVE, slack, tolerance, "rounding"))
 
@@ -277,13 +279,15 @@ def test_verdicts_on_user_data() -> None:
     assert "2" in result.reason
 
 
-def test_an_assumption_not_established_is_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_with_an_assumption_that_is_not_established_is_not_applicable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     statement = fake_statement("open", weights_sum_to_one, ("step-size", "optimal-tokens"))
     result = verify_data(one_statement(monkeypatch, statement), Given(data()))
     assert result.verdict is Verdict.NOT_APPLICABLE
 
 
-def test_from_data_is_applied_except_to_a_saved_failing_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_s_from_data_is_applied_except_to_a_saved_failing_case(monkeypatch: pytest.MonkeyPatch) -> None:
     def thrice(case: Case) -> Iterator[Case]:
         for k in range(3):
             yield case.replace(seed=k)
@@ -293,7 +297,7 @@ def test_from_data_is_applied_except_to_a_saved_failing_case(monkeypatch: pytest
     assert verify_data(name, Given(data(), failed="thrice")).examples == 1
 
 
-def test_data_that_give_no_case_are_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_that_makes_no_case_of_the_data_is_not_applicable(monkeypatch: pytest.MonkeyPatch) -> None:
     name = one_statement(monkeypatch, fake_statement("none", weights_sum_to_one, from_data=lambda case: iter(())))
     result = verify_data(name, Given(data()))
     assert result.verdict is Verdict.NOT_APPLICABLE
@@ -410,7 +414,7 @@ def test_whole_numbers_and_named_arrays_are_accepted(tmp_path: Path) -> None:
 # ---- units of the keys -----------------------------------------------------------------------------------
 
 
-def test_normalise_gives_the_same_case_in_other_units() -> None:
+def test_normalise_gives_the_same_case_with_keys_in_other_units() -> None:
     rng = np.random.default_rng(1)
     scale = 2.0**40
     dataset = Dataset(rng.standard_normal((2, 3, 2)) * scale, np.array([1.0, -1.0]), np.ones(2))
@@ -434,7 +438,7 @@ def test_normalise_gives_the_same_case_in_other_units() -> None:
     assert normal.normalise() is normal
 
 
-def test_scaling_that_would_round_is_refused() -> None:
+def test_a_change_of_units_that_would_round_is_refused() -> None:
     case = Case(Problem(np.full((1, 2, 1), 1e-140), np.zeros((1, 2))), start=np.array([1e-200]))
     with pytest.raises(InvalidInput, match="start"):
         case.normalise()

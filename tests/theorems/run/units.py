@@ -1,4 +1,4 @@
-"""Units of work that behave strangely, for processes that import nothing large."""
+"""Units of work that raise, exit, hang or misbehave in other ways, for processes that import nothing large."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reference_attention.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Sum:
-    """A result: the sum of the steps, and the process in which they were added."""
+    """Result of :class:`Adding`: the sum of the numbers of the steps, and the process in which they were added."""
 
     id: str
     value: int = 0
@@ -32,8 +32,9 @@ class Sum:
 
 @dataclass(frozen=True)
 class Adding:
-    """A unit that adds up to ``steps``, slowly; ``manner`` names what happens at step ``at``, and ``folder`` counts how
-    often.
+    """A unit that adds the numbers from 1 to ``steps``, slowly; at step ``at`` it misbehaves as ``manner`` says, and a
+    file
+    in ``folder`` records each step.
     """
 
     id: str
@@ -86,7 +87,7 @@ class Adding:
         if self.manner == "follows a null pointer":
             ctypes.string_at(0)
         if self.manner == "leaves a child":
-            # The child process keeps all open files open.
+            # This process ends, while its child keeps all open files open.
             if os.fork():
                 os._exit(0)
             time.sleep(60)
@@ -105,7 +106,7 @@ class Adding:
 
 @dataclass(frozen=True)
 class Text:
-    """A result: the letters in order."""
+    """Result of :class:`Letters`: the letters in order."""
 
     id: str
     text: str = ""
@@ -118,8 +119,9 @@ class Text:
 
 @dataclass(frozen=True)
 class Letters:
-    """A unit that is cut into its letters; ``last_one`` ends it, and ``folder`` gets a line for each letter that is
-    done.
+    """A unit with a part for each letter of ``text``; it ends after the letter ``last_one``, and a file in ``folder``
+    gets
+    a line for each letter that is done.
     """
 
     id: str
@@ -161,7 +163,7 @@ class Letters:
 
 
 def double(value: Any) -> int:
-    """Return twice the value in a sandbox; refuse None, and die if told so."""
+    """Return twice the value; refuse None, and end the process for "die"."""
     if value == "die":
         os._exit(0)
     if value is None:
@@ -174,7 +176,7 @@ def doubling(done: int) -> str:
 
 
 def half_a_message() -> None:
-    """Write half a message to every open file, and then be killed."""
+    """Write half a message to every open file, then kill this process."""
     for descriptor in range(3, 32):
         with suppress(OSError):
             os.write(descriptor, b'[1, "finished", {"value": ')

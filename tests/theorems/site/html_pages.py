@@ -1,4 +1,4 @@
-"""Built pages as data: their anchors, the targets of their links, and what they load."""
+"""Parser of built HTML pages: their anchors, the targets of links, and what a browser would load."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from urllib.parse import unquote
 
 LOADED = {"src", "srcset", "data", "poster"}
-"""Attributes whose target a browser loads by itself, as it does the href of a <link>."""
+"""HTML attributes whose target a browser loads without a click, as it loads the href of a <link>."""
 ELSEWHERE = re.compile(r"(?:[a-z]+:)?//")
 
 
 @dataclass
 class Page(HTMLParser):
-    """A page.
+    """An HTML page.
 
     Attributes:
         ids: the anchors.
-        links: targets of <a>.
-        loads: targets of scripts, styles, pictures.
-        text: what is read.
+        links: the targets of <a>.
+        loads: the addresses of scripts, styles and pictures.
+        text: the visible text.
     """
 
     ids: set[str] = field(default_factory=set)
@@ -47,7 +47,7 @@ class Page(HTMLParser):
 
 
 def page(html: str) -> Page:
-    """Return the parsed page of a text."""
+    """Return the parsed HTML text."""
     page = Page()
     page.feed(html)
     return page
@@ -71,7 +71,7 @@ def dead_links(site: dict[Path, Page]) -> Iterator[str]:
 
 
 def fetched(folder: Path, site: dict[Path, Page]) -> Iterator[str]:
-    """Yield what the pages and their styles load from elsewhere."""
+    """Yield the addresses outside the site that its pages and styles load."""
     for path, page in site.items():
         yield from (f"{path.name}: {target}" for target in page.loads if ELSEWHERE.match(target))
     for style in folder.rglob("*.css"):

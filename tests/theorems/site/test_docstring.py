@@ -30,7 +30,7 @@ from theorems.site.links import link_from
         ("log_scale of follow_path", "log_scale of follow_path"),
     ],
 )
-def test_indices_and_exponents_are_marked_up(text: str, made: str) -> None:
+def test_indices_and_exponents_become_sub_and_sup(text: str, made: str) -> None:
     assert formula(text) == made
 
 
@@ -60,7 +60,7 @@ def test_paragraphs_displays_and_lists_are_marked_up() -> None:
     ]
 
 
-def test_no_markup_is_left_in_the_pages_of_statements() -> None:
+def test_no_unconverted_markup_is_left_in_the_pages_of_statements() -> None:
     for id in statements():
         for text in texts_of(id):
             shown = re.sub(r"<code>.*?</code>", "", html(text))
@@ -75,7 +75,7 @@ def test_every_reference_of_a_statement_leads_to_a_page() -> None:
     assert len({item.name for item in derivations().values()}) == len(derivations())
 
 
-def test_a_reference_is_resolved_within_its_room_or_to_nothing() -> None:
+def test_a_reference_is_resolved_within_its_package_or_not_at_all() -> None:
     place = "theorems.token_selection.joint_paths.theorem_5_joint_regularization_path"
     assert resolve(".joint_constants", place) == ("theorems.token_selection.joint_paths.joint_constants", "")
     assert resolve(".regime_map.nothing", place) == ("theorems.token_selection.joint_paths.regime_map", "nothing")

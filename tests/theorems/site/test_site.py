@@ -46,7 +46,7 @@ def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYTHONPATH", str(ROOT))  # notebooks run commands
+        environment.setenv("PYTHONPATH", str(ROOT))  # for commands that notebooks run
         make = partial(write_source, entries=SHOWN)
         return made_once(tmp_path_factory, "site-source", lambda folder: make(folder / "source")) / "source"
 
@@ -69,7 +69,7 @@ def site(built: Path) -> dict[Path, Page]:
 
 @pytest.fixture(scope="module")
 def made(source: Path) -> dict[str, str]:
-    """Return the generated pages by name."""
+    """Return the generated source pages by name."""
     results = [path for folder in ("statements", "derivations") for path in sorted((source / folder).glob("*.md"))]
     return {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in results}
 
@@ -179,7 +179,7 @@ def test_a_dead_link_and_a_load_from_elsewhere_are_noticed(tmp_path: Path) -> No
     assert list(fetched(tmp_path, result)) == ["a.html: //cdn.org/m.js", "s.css: https://fonts.org/f.css"]
 
 
-def test_make_docs_builds_the_site_tested_here() -> None:
+def test_make_docs_builds_the_site_in_the_same_way_as_these_tests() -> None:
     process = subprocess.run(["make", "-n", "docs"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "-m theorems.site build/docs/source" in process.stdout
     assert " ".join(BUILD[3:-1]) + " docs/site build/docs/source build/docs/html" in process.stdout
@@ -222,8 +222,8 @@ def test_a_page_shows_the_recorded_table_of_faults(tmp_path: Path, capsys: pytes
     assert "| `sparsemax` |" in shown
 
 
-def test_commands_of_the_pages_are_commands(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """``show`` is run for every statement; ``replay`` is run on all files by test_every_counterexample_replays."""
+def test_commands_shown_on_the_pages_can_be_run(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the ``show`` commands; ``replay`` commands name files that test_every_counterexample_replays replays."""
     monkeypatch.chdir(ROOT)
     kinds = set()
     for name, text in made.items():

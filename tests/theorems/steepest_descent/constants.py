@@ -1,4 +1,4 @@
-"""The named constants of the effective bounds of steepest and mirror descent, and a weaker value for each."""
+"""The named constants in the explicit bounds of steepest and mirror descent, each with a weaker value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABELS = ("steepest-multiclass", "steepest-momentum")
 
 
 def _without_coefficients(original: Any, share: float) -> Any:
-    """Weaken χ, where it is finite, by the given share."""
+    """Return the constant χ multiplied by 1 − share where it is finite."""
 
     def change(constants: Any, margin: float) -> float:
         value = float(original(constants, margin))
@@ -52,16 +52,16 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(("steepest-momentum",), "D", "D/2", RowGeometry, "reach", scaled(0.5), SHORTENED),
     Constant(("steepest-momentum",), "τ", "0", steepest_momentum, "momentum_lag", faded),
 )
-"""The constants of all statements that have effective bounds."""
+"""The constants of all statements that have explicit bounds."""
 
 
 def _from(case: Case, start: list[float], seed: int) -> Case:
-    """Return the case from the given start, with the norms and steps of the given seed."""
+    """Return the case with the given start and seed; the statement draws norm and steps from the seed."""
     return case.replace(start=np.array(start), seed=seed)
 
 
 def _opposed_features() -> LabelledFeatures:
-    """Return features whose rows differ in only one coordinate, in which sign descent alternates."""
+    """Return two samples that differ in only one coordinate, in which sign descent moves to and fro."""
     ones = np.ones(2, dtype=np.int64)
     return LabelledFeatures(np.array([[1.0, 0.3], [1.0, -0.3]]), 0 * ones, ones, 2, seed=0)
 
@@ -78,4 +78,4 @@ WITNESSES: dict[str, dict[str, Subject]] = {
     },
     "steepest-multiclass": {"opposed features": _opposed_features()},
 }
-"""Cases for each statement that are tried before any others: one token has the weight, another the score gap."""
+"""For each statement, cases that are tried before any others; in most, sign descent moves to and fro."""

@@ -8,8 +8,8 @@ from theorems.figures.figure import Numbers
 
 
 def shows_norms(numbers: Numbers) -> bool:
-    """Return whether gaps lie below their guarantees, these end small, and the four norms select three different
-    tokens.
+    """Return whether margin gaps end below their proven bounds, these are below 0.1, and the four norms select three
+    different tokens.
     """
     curves = numbers["curves"]
     last = [(curve["measured"][-1], curve["guarantee"][-1]) for curve in curves]

@@ -1,4 +1,4 @@
-"""Sign descent with constant steps has an exact 2-cycle; with vanishing steps it has none."""
+"""Sign descent with constant steps moves to and fro in one coordinate for ever; with vanishing steps it does not."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ROWS = np.array([[-1.0, 1.0, -1.0], [-1.0, -1.0, 2.0]])
 PROBLEM = Problem(
     np.concatenate([np.zeros((1, 3)), -ROWS])[None], np.array([[1.0, 0.0, 0.0]]), loss_named("correlation")
 )
-"""A problem with γ_∞ = 4/3. At η = ¼ the signs alternate where h_2 − h_1 lies in (log 2 − 5/4, 0)."""
+"""A problem whose largest margin in ‖·‖_∞ is γ_∞ = 4/3, and on which steps of ¼ alternate in the third coordinate."""
 CYCLE = Case(PROBLEM, start=np.array([0.0, 0.125, 0.0]), arrays=MappingProxyType({"step_norm": np.array(0.25)}))
 
 
-def test_the_two_cycle_is_exact() -> None:
+def test_with_constant_steps_the_margin_stays_below_its_largest_value() -> None:
     claims = list(constant_steps.conclusion(CYCLE, REFERENCE))
     assert [claim.verdict for claim in claims] == [Verdict.FALSIFIED]
     assert "m/‖p‖_∞ → 1, γ_∞ = 4/3" in claims[0].detail
@@ -33,7 +33,7 @@ def test_the_two_cycle_is_exact() -> None:
 
 
 @pytest.mark.parametrize(("vanishing", "least"), [(False, 0.70), (True, 0.97)])
-def test_vanishing_steps_close_the_gap(vanishing: bool, least: float) -> None:
+def test_with_vanishing_steps_the_margin_comes_near_its_largest_value(vanishing: bool, least: float) -> None:
     lengths = 0.25 / np.sqrt(np.arange(1.0, 4001)) if vanishing else np.full(4000, 0.25)
     start = np.array([[0.0, 0.125, 0.0]])
     p = steepest_descent(PROBLEM, start, lengths=lengths, norm=math.inf, gradient=scaled_gradient)[-1, 0]

@@ -1,4 +1,6 @@
-"""Bounds on the margin gap: above the measured gap and close to it, and None where no statement applies."""
+"""Bounds on the margin gap (one minus the run's share of the largest margin): above the measured gap and close to it,
+and None where no statement applies.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ def gap_of(source, start, made, norm, momentum=0.0):
     return margin_gap(problem, svm, run.points[:, 0], norm, momentum)
 
 
-def test_sign_descent_has_the_bounds_of_its_example() -> None:
-    """γ_∞ = 1.1 at (−1, 1) and D' = 1: after 1,000 steps of 1/√t the gap is at most 0.024 from start 0, and 0.069 from
+def test_sign_descent_on_figure_1a_has_bounds_near_the_measured_gaps() -> None:
+    """On Figure 1(a) after 1,000 steps of size 1/√t, the gap is at most 0.024 for the start 0, and 0.069 for the start
     (0, −1.5).
     """
     near = gap_of("figure-1a", [0.0, 0.0], SignDescent, math.inf)
@@ -40,13 +42,13 @@ def test_sign_descent_has_the_bounds_of_its_example() -> None:
     assert far.measured == pytest.approx(0.022, abs=1e-3)
 
 
-def test_several_inputs_have_a_bound_from_a_margin() -> None:
+def test_for_several_inputs_there_is_a_bound_once_the_run_has_a_margin() -> None:
     result = gap_of("figure-1c", [0.0, -1.0], SignDescent, math.inf)
     assert result.statement == "steepest-from-a-margin"
     assert result.measured <= result.at_most < 0.1
 
 
-def test_muon_on_a_prompt_has_a_bound_with_short_steps_only() -> None:
+def test_muon_on_a_prompt_has_a_bound_for_short_steps_only() -> None:
     result = gap_of("figure-1a", [0.0, -1.0], lambda: Muon(0.01), 2.0, MOMENTUM)
     assert result.measured <= result.at_most < 0.5
     assert gap_of("figure-1a", [0.0, -1.0], lambda: Muon(1.0), 2.0, MOMENTUM) is None
@@ -61,7 +63,7 @@ def gap_of_matrix(data: QueryDataset, rule: str, start: np.ndarray, norm: Norm, 
 
 
 def test_muon_on_weights_has_a_bound_in_the_spectral_norm() -> None:
-    """With two queries and no momentum it holds from any start with sufficient margins."""
+    """With two queries and no momentum, the bound applies once all margins of the run are large enough."""
     data = load("tsvm-paths-3", 0).case.queried
     assert data is not None
     spectral = Schatten(math.inf, data.shape)
@@ -93,11 +95,11 @@ def test_muon_on_weights_needs_a_start_margin_or_a_single_query() -> None:
 
 
 def test_the_margin_bound_fails_for_a_wrong_run() -> None:
-    """The run is sign descent, but the bound is for steepest descent in ℓ1."""
+    """The run is sign descent, but the bound is that of steepest descent in the ℓ1 norm."""
     result = gap_of("figure-1a", [0.0, 0.0], SignDescent, 1.0)
     assert result.measured > result.at_most
 
 
-def test_rules_declare_whether_they_are_steepest() -> None:
+def test_rules_declare_the_norm_in_which_they_are_steepest_descent() -> None:
     assert rule_named("normalized-1").theory.steepest == 2
     assert rule_named("adam-1").theory.steepest is None

@@ -1,4 +1,9 @@
-"""Steepest descent on classification data: upheld by the reference, falsified by planted faults, checked by hand."""
+"""Steepest descent on classification data: upheld by the reference, falsified by planted faults, equal to sums by hand.
+
+A row is (e_y − e_v) hᵀ for a sample h of class y and another class v; γ is the largest margin of unit W over the rows;
+D
+is the largest dual norm of a row, D' of a difference of two rows; Y is the logarithm of e^u − 1, u the sum of losses.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +57,7 @@ def data(features: list[list[float]], labels: list[int], classes: int, **more: o
 
 
 TWO = data([[1.0], [-2.0]], [0, 1], 2)
-"""Data with rows (1, −1) and (2, −2) for W = (w_0, w_1): γ = 2 in ‖·‖_∞, √2 in ‖·‖_F and in the spectral norm."""
+"""Data with the rows (1, −1) and (2, −2); γ is 2 in ‖·‖_∞, and √2 in ‖·‖_F and in the spectral norm."""
 
 
 @cache
@@ -61,7 +66,7 @@ def cases_of(id: str) -> tuple[LabelledFeatures, ...]:
 
 
 @pytest.mark.parametrize("id", [PLAIN, MOMENTUM])
-def test_upheld_by_the_reference(id: str) -> None:
+def test_the_statements_on_steepest_descent_are_upheld_by_the_reference(id: str) -> None:
     assert {check(statement(id), case, REFERENCE).verdict for case in cases_of(id)[:6]} == {Verdict.UPHELD}
 
 
@@ -74,16 +79,16 @@ def falsifies(id: str, under_test: Implementation, expected: str) -> bool:
 
 
 @pytest.mark.parametrize("fault", RUNS)
-def test_faults_are_caught(fault: str) -> None:
+def test_planted_faults_of_steepest_descent_are_caught_by_the_intended_claim(fault: str) -> None:
     assert falsifies(PLAIN, FAULTS[fault].implementation, RUNS[fault])
 
 
 @pytest.mark.parametrize("fault", ["momentum-forgotten", "momentum-too-short", "label-softmax-of-the-others"])
-def test_faults_in_momentum_are_caught(fault: str) -> None:
+def test_planted_faults_of_momentum_are_caught(fault: str) -> None:
     assert falsifies(MOMENTUM, FAULTS[fault].implementation, "iterate-is-a-steepest-step")
 
 
-def test_the_gradient_under_test_is_compared_at_points() -> None:
+def test_a_wrong_gradient_is_caught_by_the_claim_on_the_gradient_itself() -> None:
     assert falsifies(PLAIN, FAULTS["label-softmax-of-the-others"].implementation, "gradient-is-short")
 
 
@@ -104,17 +109,17 @@ def test_gradient_and_loss_agree_with_the_textbook() -> None:
 @pytest.mark.parametrize(
     ("norm", "margin"), [(math.inf, 2.0), (2.0, math.sqrt(2)), (1.0, 1.0), (Schatten(math.inf, (2, 1)), math.sqrt(2))]
 )
-def test_two_classes_by_hand(norm: float | Schatten, margin: float) -> None:
+def test_margin_and_excess_of_two_classes_by_hand(norm: float | Schatten, margin: float) -> None:
     solution = norm_max_margin(TWO.keys, TWO.labels, norm)
     assert solution is not None
     geometry = LabelGeometry(TWO, solution)
     assert float(value_of(geometry.margin)) == pytest.approx(margin, rel=1e-7)
-    # At W = 0 both inputs have loss log 2, so that u = 2 log 2 and Y = log 3.
+    # At W = 0 both samples have loss log 2, so u = 2 log 2 and Y = log(e^u − 1) = log 3.
     assert float(value_of(geometry.log_excess(np.zeros(2)))) == pytest.approx(math.log(3))
 
 
 def test_the_bound_fails_for_wrong_steps() -> None:
-    """The steps are those of ‖·‖_1, while γ and the lengths are those of ‖·‖_∞."""
+    """Steps of steepest descent in ‖·‖_1 violate the bound for ‖·‖_∞, and those in ‖·‖_∞ satisfy it."""
     solution = norm_max_margin(TWO.keys, TWO.labels, math.inf)
     assert solution is not None
     geometry, schedule = LabelGeometry(TWO, solution), StepSchedule(np.full(50, 0.05), 0.0)
@@ -126,14 +131,18 @@ def test_the_bound_fails_for_wrong_steps() -> None:
 
 
 def every_choice(rows: np.ndarray) -> np.ndarray:
-    """Return the sums of rows over every nonempty set of inputs, one row of each; rows of shape (n, k − 1, d)."""
+    """Return the sums of rows, (n, k − 1, d), over every nonempty set of samples, with every choice of a row
+    of each.
+    """
     options = [[np.zeros(rows.shape[2]), *own] for own in rows]
     return np.array([np.sum(chosen, axis=0) for chosen in product(*options)][1:])
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
 def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
-    """Enumerate, from the docstring alone, Y, its gradient, and its variance in directions, which is below V(u)."""
+    """With equal weights of samples, Y is a log-sum-exp over sums of rows; enumerate it, its gradient and its second
+    derivative in directions (a variance), which is at most V(u).
+    """
     rng, q = np.random.default_rng(0), conjugate_power(norm)
     for _ in range(40):
         n, k, d = int(rng.integers(1, 4)), int(rng.integers(2, 4)), int(rng.integers(1, 4))
@@ -174,9 +183,7 @@ def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
 
 
 def fabricated(case: LabelledFeatures, norm: float | Schatten) -> LabelGeometry:
-    """Return the geometry with the reference's solution or, if classes cannot be separated, with that of
-    other classes.
-    """
+    """Return the geometry with the reference's solution; if classes cannot be separated, with that of :data:`TWO`."""
     solution = norm_max_margin(case.keys, case.labels, norm)
     if solution is None:
         solution = norm_max_margin(TWO.keys, TWO.labels, norm)
@@ -185,11 +192,14 @@ def fabricated(case: LabelledFeatures, norm: float | Schatten) -> LabelGeometry:
 
 
 OPPOSED = data([[1.0, 0.3], [1.0, -0.3]], [0, 0], 2)
-"""Two inputs whose rows differ in only one coordinate, in which sign descent alternates."""
+"""Two samples that differ in only one coordinate, in which sign descent moves to and fro."""
 
 
 def test_long_steps_gain_where_the_excess_is_small() -> None:
-    """Steps of nearly 8γ/D'² still gain; the general bound b is negative already from 2γ/D² on."""
+    """Where the excess is small, steps of length up to nearly 8γ/D'² decrease Y by the bound with V; the general bound
+    is
+    useless from 2γ/D² on.
+    """
     solution = norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert solution is not None
     geometry = LabelGeometry(OPPOSED, solution)
@@ -205,11 +215,13 @@ def test_long_steps_gain_where_the_excess_is_small() -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.9])
 def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
-    """Alternating sign descent at a small excess loses nearly D'²η²/8 per step: V cannot be a tenth smaller."""
+    """At a small excess, sign descent that moves to and fro nearly attains the bound, so V cannot be a tenth
+    smaller.
+    """
     solution = norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert solution is not None
     geometry = LabelGeometry(OPPOSED, solution)
-    # Start such that the weights are equal half way along a step, in the coordinate in which rows differ.
+    # Start such that both samples have equal weights half-way along the step.
     start = (12 * solution.p / np.abs(solution.p).max()).reshape(2, 2)
     schedule = StepSchedule(np.full(1, 0.05), 0.0)
     start[:, 1] = [1e-6, -1e-6]
@@ -228,7 +240,7 @@ def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: flo
 
 
 def test_a_run_that_gains_less_is_falsified() -> None:
-    """The run takes steps of half the claimed length: the bound is the one for the claimed length."""
+    """Steps have half the length for which the bound is computed."""
     case = data([[1.0, 0.0], [0.0, 1.0]], [0, 0], 2)
     solution = norm_max_margin(case.keys, case.labels, math.inf)
     assert solution is not None
@@ -242,12 +254,12 @@ def test_a_run_that_gains_less_is_falsified() -> None:
     assert verdicts["log-excess-falls-by-curvature"] is Verdict.FALSIFIED
 
 
-def test_softplus_keeps_its_digits() -> None:
+def test_softplus_of_large_negative_numbers_keeps_its_digits() -> None:
     x = np.array([-800.0, -40.0, 0.0, 800.0])
     np.testing.assert_allclose(value_of(softplus(x)), [0.0, math.exp(-40), math.log(2), 800.0], rtol=1e-15)
 
 
-def test_inseparable_classes_are_recognised_and_refute() -> None:
+def test_classes_that_cannot_be_separated_refute_the_statement_without_separability() -> None:
     both = data([[1.0], [1.0]], [0, 1], 2)
     assert separable_labels(both).holds is False
     assert separable_labels(TWO).holds is True
