@@ -69,7 +69,7 @@ def test_the_open_problems_are_upheld(name: str, examples: int) -> None:
     ],
 )
 def test_a_fault_in_the_implementation_is_caught(name: str, fault: str) -> None:
-    # A run ends with the first failure; about one problem in thirty has a near-neighbour.
+    # About one problem in thirty has a token with a margin near 1, on which the fault shows.
     assert result_of(name, 40, fault).verdict is Verdict.FALSIFIED
 
 
@@ -113,9 +113,10 @@ def verdict_on(name: str, keys: object, scores: object, loss: str = "logistic") 
     return outcome.verdict, outcome.reason
 
 
-def test_the_first_guess_about_inseparable_tokens_is_false() -> None:
-    """Input 0 alone is separable, but the flow selects the token that input 1 prefers, because its gap is three times
-    as large.
+def test_the_flow_need_not_select_the_largest_separable_set_of_optimal_tokens() -> None:
+    """The optimal token of input 0 alone can be separated, but the flow selects that of input 1, whose score gap is
+    three
+    times as large.
     """
     verdict, reason = verdict_on(SUBSET, [[[1], [1], [0]], [[-1], [0], [0]]], [[0, 0, 1], [0, 0, 3]], "correlation")
     assert verdict is Verdict.FALSIFIED, reason
@@ -123,8 +124,9 @@ def test_the_first_guess_about_inseparable_tokens_is_false() -> None:
 
 
 def test_the_majority_does_not_win() -> None:
-    """Two inputs prefer p > 0; one prefers p < 0 with a shorter difference of keys: its softmax saturates last, and it
-    wins.
+    """The optimal tokens of two inputs need p > 0; that of a third needs p < 0, and the flow selects it, since the
+    shorter
+    difference of its keys lets its softmax saturate last.
     """
     keys, scores = [[[3], [0]], [[2], [0]], [[-1], [0]]], [[1, 0], [1, 0], [8, 0]]
     verdict, reason = verdict_on(SUBSET, keys, scores, "correlation")
@@ -134,8 +136,8 @@ def test_the_majority_does_not_win() -> None:
 
 
 def test_without_general_position_the_larger_gap_decides() -> None:
-    """Two inputs with the same difference of keys prefer opposite tokens: the flow goes to a p_mm that is not locally
-    optimal.
+    """Two inputs have equal differences of keys and opposite optimal tokens: the flow goes to a p_mm of tokens that are
+    not locally optimal.
     """
     keys, scores = [[[0, 0], [0, 1]], [[0, 1], [0, 0]]], [[0, 1], [0, 0.5]]
     verdict, reason = verdict_on(LOCAL, keys, scores)
@@ -150,8 +152,8 @@ def test_without_general_position_the_larger_gap_decides() -> None:
     assert claims["direction"].verdict is Verdict.UPHELD
 
 
-def test_a_neighbour_without_a_dual_breaks_the_rate() -> None:
-    """Token 2 is an SVM-neighbour with dual zero: o = 0, and the part orthogonal to p_mm grows like log‖p‖."""
+def test_a_neighbour_with_dual_zero_falsifies_the_conjectured_rate() -> None:
+    """Token 2 is an SVM-neighbour with dual zero, so the part of p orthogonal to p_mm grows like log‖p‖."""
     keys, scores = [[[0, 0], [1, 0], [1, 1]]], [[1, 0, 0]]
     verdict, reason = verdict_on(RATE, keys, scores)
     assert verdict is Verdict.NOT_APPLICABLE
@@ -162,7 +164,7 @@ def test_a_neighbour_without_a_dual_breaks_the_rate() -> None:
 
 
 def test_an_undecided_limit_is_inconclusive() -> None:
-    """A token of margin 1 + 2⁻²⁸ still has an influence at ‖p‖ = 10⁶, so that the limit is undecided."""
+    """A token of margin 1 + 2⁻²⁸ still matters at ‖p‖ = 10⁶, so the limit of the flow is undecided."""
     verdict, reason = verdict_on(LOCAL, [[[-1 - 2.0**-28], [0]], [[0], [-1]]], [[-1, 0], [2, 3]])
     assert verdict is Verdict.INCONCLUSIVE
     assert "still counts at ‖p‖ = 1e+06" in reason

@@ -1,5 +1,5 @@
-"""Verdicts do not change under changes of the data that should not matter, and statements for which they do
-are caught.
+"""Relations are changes of the data that should not change a verdict, such as a permutation of inputs: no statement of
+the suite violates one, and statements that do are caught.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from theorems.run.registry.suite import statements
 from theorems.run.verify import draw_cases, verify_data, verify_generated
 
 CASES = 8
-"""Cases of each statement here; 500 every night, ``make relations``."""
+"""Number of cases of each statement; every night ``make relations`` checks 500."""
 
 
 @pytest.mark.parametrize("id", list(statements()))
-def test_the_changed_case_has_the_same_verdict(id: str) -> None:
+def test_a_case_changed_by_a_relation_has_the_same_verdict(id: str) -> None:
     result = verify_generated(id, CASES, 0, relations=True)
     assert result.verdict is not Verdict.FALSIFIED, result.failure and result.failure.sentence
     assert sum(counts["cases"] for counts in result.relations.values()) >= CASES // 2
@@ -62,47 +62,47 @@ def _relation_names(cases: Iterable[Subject]) -> set[str]:
     return {relation.name for case in cases for relation, _ in relations_on(case)}
 
 
-def test_exceptions_of_statements_name_relations() -> None:
+def test_statements_name_the_relations_that_do_not_hold_for_them_with_reasons() -> None:
     for statement in statements().values():
         assert {*statement.varies} <= {relation.name for relation in RELATIONS}, statement.id
         assert all(statement.varies.values()), statement.id
 
 
-# What a statement or an implementation gets wrong that looks at what does not matter.
+# Statements and an implementation that depend on what should not matter.
 
 
 def by_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """It is falsified where the first input does not score highest."""
+    """Make a claim that is falsified unless the first input has the highest score."""
     best = case.problem.scores.max(axis=1)
     yield Claim("first", Form.EXACT, float(best[0] - best.max()), 0.0, EXACT)
 
 
 def by_unit(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """It is undecided where tokens are large."""
+    """Make a claim that is undecided where tokens are large."""
     assert case.dataset is not None
     yield undecided_claim("small", "large") if np.abs(case.dataset.X).max() > 8 else _holds("small")
 
 
 def by_axis(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """It is falsified where a coordinate is negative."""
+    """Make a claim that is falsified where a coordinate of a key is negative."""
     yield Claim("positive", Form.EXACT, float(case.problem.keys.min()), 0.0, EXACT)
 
 
 def by_size(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """It breaks down with two inputs."""
+    """Raise if there are two inputs or more."""
     assert case.problem.n == 1
     yield _holds("one")
 
 
 def by_claim(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """It is undecided on another claim where the first token is the best."""
+    """Make two claims, of which the first is undecided if all first tokens are optimal, and otherwise the second."""
     first = bool((case.problem.optimal == 0).all())
     yield undecided_claim("a", "first") if first else _holds("a")
     yield _holds("b") if first else undecided_claim("b", "not first")
 
 
 def by_nothing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """It holds."""
+    """Make a claim that always holds."""
     yield _holds("holds")
 
 
@@ -142,7 +142,7 @@ ONE = Case(Problem(X[:1], TOKENS.problem.scores[:1]))
         ("by_claim", "tokens-permuted", ORDERED),
     ],
 )
-def test_a_statement_that_depends_on_what_should_not_matter_is_caught(id: str, relation: str, case: Case) -> None:
+def test_a_statement_whose_verdict_a_relation_changes_is_caught(id: str, relation: str, case: Case) -> None:
     statement = fake_statement(id, next(conclusion for conclusion in FAULTS if conclusion.__name__ == id))
     before, differing = check(statement, case, REFERENCE), 0
     for seed in range(20):
@@ -175,7 +175,7 @@ def test_a_statement_that_breaks_a_relation_is_caught_on_generated_cases() -> No
 
 
 def _first_input_doubled(keys: Any, p: Any) -> Any:
-    """Return the weights, but at twice the prompt if the first input has the smallest key of all."""
+    """Return softmax weights, but for twice the prompt if the first input has the smallest entry of all keys."""
     return softmax_weights(keys, 2 * p if keys[0].min() == keys.min() else p)
 
 
@@ -191,21 +191,21 @@ def test_an_implementation_that_depends_on_the_order_of_inputs_is_caught() -> No
     assert any("inputs-permuted" in reason for reason in caught)
 
 
-def test_a_falsified_case_is_not_tried_again() -> None:
+def test_a_falsified_case_is_not_checked_again_after_a_relation() -> None:
     statement = fake_statement("by_axis", by_axis)
     outcome = check_with_relation(statement, Case(Problem(-X, X[:, :, 0])), REFERENCE)
     assert [claim.name for claim in outcome.claims] == ["positive"]
 
 
 def fewer(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A claim is made only where the first token of the first input is the best."""
+    """Make a second claim only where the first token of the first input is optimal."""
     yield _holds("always")
     if case.problem.optimal[0] == 0:
         yield _holds("more")
 
 
 @pytest.mark.parametrize(("when", "differs"), [(ALWAYS, True), ("where a start is near", False)])
-def test_a_claim_that_is_not_made_again_differs_if_it_is_always_due(when: str, differs: bool) -> None:
+def test_a_claim_made_only_before_a_relation_is_a_difference_if_it_is_unconditional(when: str, differs: bool) -> None:
     statement = replace(fake_statement("fewer", fewer), claims={"always": ALWAYS, "more": when})
     outcomes = [check_with_relation(statement, ORDERED.replace(seed=seed), REFERENCE) for seed in range(60)]
     reasons = [outcome.reason for outcome in outcomes if outcome.verdict is Verdict.FALSIFIED]
@@ -214,7 +214,7 @@ def test_a_claim_that_is_not_made_again_differs_if_it_is_always_due(when: str, d
 
 
 def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A search finds nothing where the first token of the first input is the best."""
+    """Make a claim whose search finds nothing where the first token of the first input is optimal."""
     limit = _holds("limit")
     yield replace(limit, undecided="lost", not_found=True) if case.problem.optimal[0] == 0 else limit
 
@@ -229,7 +229,7 @@ def test_a_search_of_a_listed_statement_may_fail_on_one_of_two_equivalent_cases(
 
 
 def lost_besides(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A search never finds anything, another one not where the first token of the first input is the best."""
+    """Make a claim whose search never finds anything, and the claim of :func:`lost_in_order`."""
     yield undecided_claim("never", "lost", not_found=True)
     yield from lost_in_order(case, under_test)
 
@@ -256,23 +256,23 @@ def test_an_assumption_decided_by_a_run_may_hold_on_one_of_two_equivalent_cases(
     assert verdicts == {Verdict.UPHELD, Verdict.INCONCLUSIVE if listed else Verdict.FALSIFIED}
 
 
-def test_an_exception_of_a_statement_is_heeded() -> None:
+def test_relations_that_a_statement_excludes_are_not_applied() -> None:
     every = {relation.name: "why" for relation in RELATIONS}
     assert relation_of(ORDERED, every) is None
     assert not relations_on(ORDERED, every)
     assert relation_of(ORDERED) is not None
 
 
-# The changes themselves.
+# The changes of data that relations make.
 
 
 @pytest.mark.parametrize("id", ["theorem-1", "theorem-5", "theorem-3", "lemma-8"])
-def test_the_risk_at_the_changed_prompt_is_the_same(id: str) -> None:
+def test_a_relation_changes_data_and_prompt_so_that_the_risk_is_the_same(id: str) -> None:
     check_risk_at_the_changed_prompt(id)
 
 
 def check_risk_at_the_changed_prompt(id: str) -> None:
-    """Assert that the risk at the changed prompt is the same under every relation that applies to drawn cases."""
+    """Assert that every relation that applies to drawn cases changes data and prompt so that the risk is the same."""
     tried = set()
     for case in draw_cases(statements()[id], 12, 3):
         start = np.round(64 * case.rng().normal(size=case.problem.d)) / 64 / case.problem.key_scale
@@ -302,19 +302,19 @@ def test_a_relation_is_not_applied_where_it_would_round() -> None:
     assert None in changed, "magnitudes leave the range"
 
 
-def test_an_array_of_which_nothing_is_known_is_not_changed() -> None:
+def test_data_with_an_unknown_array_are_not_changed_except_by_writing_and_reading() -> None:
     odd = ONE.replace(arrays=MappingProxyType({"odd": np.ones(2)}))
     assert [relation.name for relation, _ in relations_on(odd)] == ["written-and-read"]
 
 
-def test_text_is_written_and_read_like_numbers() -> None:
+def test_a_vocabulary_is_written_and_read_like_numbers() -> None:
     windows = NextTokens(np.eye(2), np.array([[1, 1], [2, 0]]), vocabulary=(" ", "a"))
     again = relation_named("written-and-read").apply(windows)
     assert isinstance(again, NextTokens)
     assert again.vocabulary == (" ", "a")
 
 
-def test_the_change_depends_only_on_the_seed_of_the_case() -> None:
+def test_the_relation_applied_to_a_case_depends_only_on_the_case_s_seed() -> None:
     drawn = [_named(relation_of(ORDERED.replace(seed=seed))) for seed in range(40)]
     assert drawn == [_named(relation_of(ORDERED.replace(seed=seed, name="other"))) for seed in range(40)]
     assert len(set(drawn)) > 6
@@ -324,11 +324,11 @@ def _named(drawn: tuple[Any, Subject] | None) -> str:
     return "" if drawn is None else str(drawn[0].name)
 
 
-# The command, and the function.
+# ``theorems verify --relations`` and the function ``verify`` with ``relations=True``.
 
 
 @fakes
-def test_relations_on_user_data(
+def test_the_command_checks_a_relation_on_user_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -349,7 +349,7 @@ def test_relations_on_user_data(
     assert verify_data("by_size", Given(ONE.replace(seed=seeds[0])), relations=True).verdict is Verdict.FALSIFIED
 
 
-def test_a_kernel_has_relations_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_relations_cannot_be_combined_with_an_attention_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--relations", "--attention", "torch.nn.functional:scaled_dot_product_attention"]) == 2
     assert "--relations cannot be combined with --attention" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match="cannot be combined with attention"):

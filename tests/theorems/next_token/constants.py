@@ -64,4 +64,4 @@ WITNESSES: dict[str, dict[str, Subject]] = {
         )
     }
 }
-"""For each statement, cases that are tried before any others; here one token has most weight, another the score gap."""
+"""For each statement, cases that are tried before any others."""

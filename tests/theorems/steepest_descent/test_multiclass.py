@@ -295,8 +295,9 @@ def test_drawn_classification_data_are_separable_and_shrink() -> None:
 
 
 def test_margins_of_rows_columns_and_blocks_by_hand() -> None:
-    """For W = (w_0, w_1), one below the other, rows and blocks (first entry, rest) coincide, and there is
-    one column.
+    """W has the rows w_0 and w_1 of one entry each, so its rows coincide with its first entry and the rest; there is
+    one
+    column.
     """
     for kind, due in (("rows", 2.0), ("columns", math.sqrt(2)), ("first", 2.0)):
         solution = norm_max_margin(TWO.keys, TWO.labels, Blocks(math.inf, kind, TWO.shape))
@@ -306,7 +307,7 @@ def test_margins_of_rows_columns_and_blocks_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_lengths_and_steepest_directions_of_blocks(kind: str) -> None:
+def test_lengths_and_steepest_directions_in_norms_of_blocks_by_hand(kind: str) -> None:
     largest = Blocks(math.inf, kind, (2, 3))
     x = np.array([3.0, 4.0, 0.0, 0.0, -12.0, 5.0])
     matrix = x.reshape(2, 3)
@@ -327,7 +328,7 @@ def test_lengths_and_steepest_directions_of_blocks(kind: str) -> None:
     assert name_of(largest).startswith("largest of")
 
 
-def test_bad_blocks_are_refused() -> None:
+def test_norms_of_unknown_blocks_or_of_another_shape_are_refused() -> None:
     for power, kind in ((2.0, "rows"), (math.inf, "diagonals")):
         with pytest.raises(InvalidInput, match="norm"):
             Blocks(power, kind, (2, 1))
@@ -336,8 +337,8 @@ def test_bad_blocks_are_refused() -> None:
             norm_max_margin(TWO.keys, TWO.labels, norm)
 
 
-def test_margins_of_blocks_beyond_the_float_barrier() -> None:
-    """The barrier method in floats ends too early on these data, but the one with many digits does not."""
+def test_margins_in_norms_of_blocks_are_found_where_floats_do_not_suffice() -> None:
+    """On these data the barrier method in floats ends too early, and the one with many digits takes over."""
     case = data([[5.0286164121615684e-14], [-119.63892891420832], [-119.63892891420832]], [3, 0, 0], 4)
     solution = norm_max_margin(case.keys, case.labels, Blocks(math.inf, "columns", case.shape))
     assert solution is not None

@@ -45,7 +45,7 @@ def cases_of(id: str) -> tuple[Case, ...]:
 
 
 @pytest.mark.parametrize("id", [ONE, MARGIN, *MIRRORS])
-def test_upheld_by_the_reference(id: str) -> None:
+def test_the_statements_on_steepest_and_mirror_descent_are_upheld_by_the_reference(id: str) -> None:
     outcomes = [check(statement(id), case, REFERENCE) for case in cases_of(id)[:EXAMPLES]]
     assert {outcome.verdict for outcome in outcomes} == {Verdict.UPHELD}
 
@@ -61,12 +61,12 @@ def falsifies(id: str, under_test: Implementation, expected: str) -> bool:
 
 @pytest.mark.parametrize("fault", RUNS)
 @pytest.mark.parametrize("id", [ONE, MARGIN])
-def test_faults_are_caught(id: str, fault: str) -> None:
+def test_planted_faults_of_runs_are_caught_by_the_intended_claim(id: str, fault: str) -> None:
     assert falsifies(id, FAULTS[fault].implementation, RUNS[fault])
 
 
-def test_faults_on_matrices_alone_are_caught() -> None:
-    """With one query all rows have rank one: only one singular value can be wrong, and duals in ‖·‖_2 are right."""
+def test_planted_faults_that_show_only_on_matrices_are_caught() -> None:
+    """With one query, gradients have rank one, so some faults of singular values show only with several queries."""
     assert falsifies(ONE, FAULTS["orthogonal-factor-approximate"].implementation, "iterate-is-a-steepest-step")
     assert falsifies(MARGIN, FAULTS["orthogonal-factor-bent"].implementation, "iterate-is-a-steepest-step")
     assert falsifies(MARGIN, FAULTS["norm-margin-with-euclidean-duals"].implementation, "norm-margin-is-largest")
@@ -94,8 +94,8 @@ def test_plain_steps_in_place_of_normalized_ones_are_caught() -> None:
 
 
 @pytest.mark.parametrize("norm", [1.25, 1.5, 3.0])
-def test_lengths_are_accurate_with_subnormal_entries(norm: float) -> None:
-    """Subnormal entries occur as errors of zero coordinates."""
+def test_norms_of_vectors_with_subnormal_entries_are_accurate(norm: float) -> None:
+    """Entries that should be 0 may be subnormal by rounding."""
     for small in (0.0, 5e-324, 1e-310, 1e-290):
         length = norm_of(exact(np.array([3.0, small, -4.0])), norm)
         assert float(length.value) == pytest.approx(np.linalg.norm([3, 4], ord=norm), rel=1e-14)

@@ -1,4 +1,4 @@
-"""Print how far each claim is from failing on the stored cases; ``--write`` stores it."""
+"""Print the slack and tolerance of each claim on the stored cases; ``--write`` stores them."""
 
 from __future__ import annotations
 

@@ -31,21 +31,21 @@ KEPT = Path(__file__).parent / "kept"
 CASES, LARGEST = 3, 100
 """Number of stored cases of a statement, and the largest number of entries of their keys."""
 DRAWN = 120
-"""Number of drawn cases from which they are taken."""
+"""Number of drawn cases from which the stored cases are taken."""
 SAME = 1e-3
 """Allowed relative change of a slack: solvers and searches end slightly elsewhere on another processor."""
 MEAN = 0.02
 """Allowed relative change of a mean: searches end elsewhere on another processor, which changed no mean by 0.5 %."""
 ROUNDING = 1e-6
-"""If a tolerance is smaller, the slack may be anything within it: it consists of rounding, or of a solver's error."""
+"""Within a tolerance below this, slacks count as equal, since such slacks are rounding or a solver's error."""
 TINY = 1e-20
-"""A tolerance below it may have any value: it allows for a zero that is exact on one processor and not on another."""
+"""Tolerances below this count as equal: they belong to zeros that are exact on one processor and not on another."""
 UNSTEADY = {"minimised-path-is-lowest", "softmin-of-margins", "flow-rate", "stays-in-cone", "grows-along-general-svm"}
-"""Claims of which several points are about equally near to failing, so that rounding decides which slack is reported;
-and one on a run that alternates across kinks, of which rounding decides the phase.
+"""Claims whose slack depends on rounding: several points are about equally near to failing, or a run moves to and fro
+across kinks, and rounding decides the phase.
 """
 FACTOR = 4.0
-"""Allowed factor between tolerances: where they are rounding, another point may be the nearest to failing."""
+"""Allowed factor between tolerances: if another point comes nearest to failing, its bound of rounding differs."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,11 @@ class Strength:
     """The slack and the tolerance of a claim on a case.
 
     Attributes:
-        name, form: of the claim.
-        slack, tolerance: as in the claim; None where it was not decided.
-        mean: of the slack at all entries, as a share of the larger side; None where it is no inequality of two arrays.
+        name, form: the claim's name and form.
+        slack, tolerance: the claim's slack and tolerance; None where the claim was not decided.
+        mean: the mean of left side − right side over all entries, as a share of the larger side; None where the claim
+            is
+            not an inequality of two arrays.
     """
 
     name: str
@@ -72,7 +74,7 @@ def ids() -> list[str]:
 
 def strengths(id: str, case: Any) -> list[Strength]:
     """Return the strengths of all claims on the case, in order."""
-    statement = statement_named(id)  # call this first: modules that are loaded later would record no mean
+    statement = statement_named(id)  # load the modules before means() replaces at_least in them
     with means() as slacks:
         claims = check(statement, case, REFERENCE).claims
     left = {name: iter(own) for name, own in slacks.items()}
@@ -87,7 +89,7 @@ def _strength(claim: Claim, mean: float | None) -> Strength:
 
 @contextmanager
 def means() -> Iterator[dict[str, list[float | None]]]:
-    """Yield a table that records by claim the mean slack of each call of ``at_least``, from any module."""
+    """Yield a dictionary that records, by claim, the mean slack of each call of ``at_least`` within the block."""
     slacks: dict[str, list[float | None]] = {}
 
     def recorder(name: str, form: Form, left: Any, right: Any, **further: Any) -> Claim:
@@ -111,9 +113,10 @@ def _mean(left: Any, right: Any) -> float | None:
 
 
 def changes(id: str) -> list[str]:
-    """Return a line for each claim that differs from what is stored, on most of the cases on which it is made.
+    """Return a line for each claim whose strength differs from the stored one on most of the cases that make the claim.
 
-    In one of three another point may be the nearest to failing, or a search end elsewhere: that may be the processor.
+    A difference on one case of three is ignored: on another processor another point may be the nearest to failing, or a
+    search may end elsewhere.
     """
     pairs = [(by_claim_name(before.claims), by_claim_name(strengths(id, before.case))) for before in stored_cases(id)]
     lines = []
@@ -156,7 +159,7 @@ def _as_strong(a: Strength, b: Strength) -> bool:
 
 
 def _near(a: Strength, b: Strength) -> bool:
-    """Return whether the means are close; the mean of an identity is a mean of signs of roundings, and is ignored."""
+    """Return whether the means are close; those of exact claims are ignored, since they are means of roundings."""
     if a.mean is None or b.mean is None:
         return a.mean is b.mean
     return a.form == Form.EXACT or abs(a.mean - b.mean) <= MEAN * abs(a.mean) + ROUNDING
@@ -205,7 +208,7 @@ class Kept:
 
 def stored_cases(id: str) -> Iterator[Kept]:
     """Yield the stored cases of a statement, if there are any."""
-    statement_named(id)  # its paper knows the kind of its data
+    statement_named(id)  # loads the paper, which defines the kind of the data
     path = KEPT / f"{id}.json"
     for record in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
         text = json.dumps(record["case"])
@@ -218,7 +221,7 @@ def keep(id: str, cases: list[Any]) -> None:
         {"case": json.loads(as_text(case)), "claims": [list(astuple(claim)) for claim in strengths(id, case)]}
         for case in cases or drawn_cases(id)
     ]
-    # Write one line for the case and one for each claim, so that a diff shows what changes.
+    # Write the case in one line and each claim in another, so that a diff shows what has changed.
     parts = [
         f'{{"case": {json.dumps(record["case"])},\n "claims": [\n  '
         + ",\n  ".join(map(json.dumps, record["claims"]))

@@ -1,7 +1,8 @@
 """The claims of each statement hold on stored cases with the same slack as before.
 
-A bound that became weaker is still upheld, and no plant need see it. Whoever changes a claim, its constants or where it
-is tried runs ``python -m tests.theorems.strength``, looks at what it prints, and keeps it with ``--write``.
+A bound that became weaker is still upheld, and perhaps still catches all planted faults, so only this test notices it.
+Whoever changes a claim, its constants or the points at which it is checked runs ``python -m tests.theorems.strength``,
+looks at the output, and stores it with ``--write``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def test_stored_cases_cover_exactly_the_statements() -> None:
 
 
 def weaker(name: str, share: float, cases: int) -> Callable[[str, Case], list[Strength]]:
-    """Return strengths in which a claim's slack is larger by the given share on the first cases."""
+    """Return a replacement of ``strengths`` in which a claim's slack is larger by a share on the first cases."""
     held, records = claims.strengths, []
 
     def found(id: str, case: Case) -> list[Strength]:
@@ -55,7 +56,9 @@ def weaker(name: str, share: float, cases: int) -> Callable[[str, Case], list[St
     ("share", "cases", "told"),
     [(0.01, 3, True), (0.01, 2, True), (0.01, 1, False), (0.0005, 3, False), (-0.01, 3, True)],
 )
-def test_a_slack_that_moved_is_reported(monkeypatch: pytest.MonkeyPatch, share: float, cases: int, told: bool) -> None:
+def test_a_slack_that_changed_on_most_cases_is_reported(
+    monkeypatch: pytest.MonkeyPatch, share: float, cases: int, told: bool
+) -> None:
     """A change of one per cent on most of the three cases is reported, whether the bound is weaker or stronger."""
     monkeypatch.setattr(claims, "strengths", weaker("lipschitz", share, cases))
     assert [line.split(":")[0] for line in changes("lemma-6")] == ["lipschitz"] * told
@@ -77,7 +80,7 @@ A = Strength("a", "effective", 0.5, 1e-12)
         (replace(A, mean=0.4), False),
     ],
 )
-def test_equal_and_different_slacks(other: Strength, same: bool) -> None:
+def test_strengths_are_equal_up_to_small_changes_of_slack_and_tolerance(other: Strength, same: bool) -> None:
     assert claims._same([A], [other]) is same
     assert not claims._same([A], [other, other])
     assert not claims._same([A], [])
@@ -86,14 +89,14 @@ def test_equal_and_different_slacks(other: Strength, same: bool) -> None:
 @pytest.mark.parametrize(
     ("form", "mean", "same"), [("limit", 0.305, True), ("limit", 0.31, False), ("exact", 0.9, True)]
 )
-def test_a_mean_that_moved_is_reported(form: str, mean: float, same: bool) -> None:
-    """The bound is weaker everywhere except at the point nearest to failing."""
+def test_a_mean_slack_that_changed_is_reported(form: str, mean: float, same: bool) -> None:
+    """The slack at the point nearest to failing is unchanged, but the mean over all points is not."""
     a = replace(A, form=form, mean=0.3)
     assert claims._same([a], [replace(a, mean=mean)]) is same
 
 
-def test_means_by_hand() -> None:
-    """The shares of the larger side are 1/2, −1/4 and 0; entries that are not finite do not count."""
+def test_mean_slacks_are_recorded_by_claim() -> None:
+    """Differences as shares of the larger side are 1/2, −1/4 and 0; entries that are not finite do not count."""
     with claims.means() as result:
         made = core.at_least(
             "x", Form.EFFECTIVE, np.array([2.0, 3.0, 0.0, np.inf]), np.array([1.0, 4.0, 0.0, 1.0]), rounding=9.0
@@ -107,7 +110,7 @@ def test_means_by_hand() -> None:
 
 
 def test_differences_that_are_rounding_are_ignored() -> None:
-    """These are slacks within a tolerance of rounding size, tiny tolerances, and claims known to be unsteady."""
+    """Ignored are slacks within a tolerance of rounding size, tiny tolerances, and claims listed as unsteady."""
     a = Strength("a", "exact", 1e-16, 2e-16)
     assert claims._same([a], [replace(a, slack=-1.5e-16)])
     assert not claims._same([a], [replace(a, slack=1e-15)])

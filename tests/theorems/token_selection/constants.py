@@ -1,4 +1,7 @@
-"""The named constants of the effective bounds of Max-Margin Token Selection, and a weaker value for each."""
+"""The named constants in the explicit bounds of Max-Margin Token Selection, each with a weaker value.
+
+A row is a difference k_α − k_t; p must satisfy row·p ≥ 1.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,7 @@ def _without_change(original: Any, share: float) -> Any:
 
 
 def _without_others(original: Any, share: float) -> Any:
-    """Weaken the bound on q by moving T − 1 towards 1."""
+    """Return the bound on q with T − 1 replaced by its power 1 − share."""
     return lambda margin, T: (original(margin, 1 + (T - 1) ** (1 - share))[0], original(margin, T)[1])
 
 
@@ -136,18 +139,18 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(UNWINNABLE, "x/(1 + x)", "half of it", unwinnable_scores, "share_off", scaled(0.5)),
     Constant(UNWINNABLE, "the bound of ‖∇²L_F‖", "a tenth", unwinnable_scores, "curvature", scaled(0.1), AT_REST),
 )
-"""The constants of all statements that have effective bounds."""
+"""The constants of all statements that have explicit bounds."""
 
 
 def _two_inputs(scores: list[list[float]], loss: str, seed: int = 1) -> Case:
-    """Return two inputs of which the first has the row (1, 0) and the second the row (0, 1)."""
+    """Return two inputs of two tokens; the first input has the row (1, 0), the second the row (0, 1)."""
     keys = np.array([[[0.0, 0.0], [-1.0, 0.0]], [[0.0, 0.0], [0.0, -1.0]]])
     return Case(Problem(keys, np.array(scores), loss_named(loss)), seed=seed)
 
 
 def _idle_rows() -> Problem:
-    """Return rows (1, 0), (1, 1), …, (1, 6) of one gap: all are neighbours, and p_mm = (1, 0) is the first
-    row alone.
+    """Return an input with the rows (1, 0), (1, 1), …, (1, 6) and equal score gaps: all tokens are neighbours, but
+    p_mm = (1, 0) is determined by the first row.
     """
     rows = np.stack([np.ones(7), np.arange(7.0)], axis=1)
     keys = np.concatenate([np.zeros((1, 2)), -rows])
@@ -155,7 +158,7 @@ def _idle_rows() -> Problem:
 
 
 def _idle_inputs() -> Case:
-    """Return seven inputs of two tokens with the rows (1, 0), …, (1, 6)."""
+    """Return seven inputs of two tokens, with one row each: (1, 0), …, (1, 6)."""
     X = np.array([[[1.0, 0.0], [0.0, -k]] for k in np.arange(7.0)])
     return Case(Problem(X, np.array([[1.0, 0.0]] * 7), loss_named("correlation")), seed=1)
 
@@ -178,5 +181,7 @@ WITNESSES: dict[str, dict[str, Subject]] = {
         "slopes apart": _two_inputs([[0.0, -1.0], [-3.0, -4.0]], "exponential"),
     },
 }
-"""Cases for each statement that are tried before any others: one token has the weight, another the score gap."""
+"""For each statement, cases that are tried before any others; in some, one token has most weight, another the score
+gap.
+"""
 WITNESSES["theorem-1"]["idle inputs"] = _idle_inputs()

@@ -25,7 +25,7 @@ GRADIENT_FAULTS = planted(
     "detached-normaliser",
     "cancelling-gradient",
 )
-"""Faults only in the gradient; ``cancelling-gradient`` is the textbook formula, wrong only by rounding."""
+"""Faults in the gradient alone; ``cancelling-gradient``, the textbook formula, is wrong only by rounding."""
 
 SVM_FAULTS = planted(
     "svm-scaled",

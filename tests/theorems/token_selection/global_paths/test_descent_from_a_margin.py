@@ -1,4 +1,6 @@
-"""Descent from a margin: upheld by the reference, falsified by planted faults; its bounds are not vacuous."""
+"""The statement on descent from a start with a margin: upheld by the reference, falsified by planted faults; its bounds
+are not vacuous.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,9 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 ID = "descent-from-a-margin"
 
 TWO = case([[[1.0, 0.0], [0.0, 0.0]]], [[1, 0]], "correlation")
-"""One row with κ = log 2; in 200 steps gradient descent moves the margin by more than that."""
+"""One input of two tokens, whose constant κ is log 2; 200 steps of gradient descent change the margin by more."""
 UNEVEN = case([[[1, 0.2], [0, 0.1], [-0.3, 1]], [[0.7, 0.9], [0, 0], [0.1, 0.3]]], [[1, 0.5, 0.25], [2, 0, 1]])
-"""Two inputs with unequal scores: Theorem 2 does not give the direction."""
+"""Two inputs with unequal scores, so Theorem 2 does not give the limit direction."""
 
 CAUGHT_BY = {
     "negated-gradient": {"climbs-along-p_mm", "correlation", "climbs", "turns", "normalized-turns"},
@@ -56,11 +58,11 @@ CAUGHT_BY = {
     "flow-ends-half-way": {"flow-is-the-one-asked-for"},
     "svm-scaled": {"svm-is-optimal"},
 }
-"""Claims that each fault falsifies, among others."""
+"""For each fault, claims that it falsifies (perhaps not all of them)."""
 
 
 def falsifies_all(given_case: Case, under_test: Implementation, expected: set[str], id: str = ID) -> bool:
-    """Return whether all expected claims are falsified; the conclusion is evaluated only up to the last of these."""
+    """Return whether all expected claims are falsified; stop at the last of them."""
     missing = set(expected)
     for claim in statement(id).conclusion(given_case, under_test):
         if claim.verdict is Verdict.FALSIFIED:
@@ -93,7 +95,7 @@ def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
     assert falsifies_all(UNEVEN, planted(fault)[fault], CAUGHT_BY[fault])
 
 
-def test_a_normalized_run_from_another_start_is_caught_by_its_own_claim() -> None:
+def test_a_wrong_start_of_normalized_descent_is_caught_by_the_claim_on_normalized_runs() -> None:
     under_test = planted("descent-from-zero")["descent-from-zero"]
     only = under_test.replace("", {gradient_descent: gradient_descent})
     assert falsifies_all(UNEVEN, only, {"normalized-run-is-the-one-asked-for"})
@@ -116,7 +118,7 @@ def _thrown_back(found: Flow, problem: Problem) -> np.ndarray:
 
 
 def _beside(found: Flow, problem: Problem) -> np.ndarray:
-    """Return the points after the first, turned about the origin by half a radian, so that norms stay the same."""
+    """Return the flow's points, all but the first turned about the origin by half a radian."""
     points = found.points.copy()
     c, s = np.cos(0.5), np.sin(0.5)
     points[1:] = points[1:] @ np.array([[c, s], [-s, c]])
@@ -136,7 +138,7 @@ def _constants(given_case: Case) -> MarginConstants:
 
 
 class Wrong(MarginConstants):
-    """Constants with two faults: K without the number of rows, and no loss of share to the other weights."""
+    """Constants with two faults: K (``spread``) lacks the logarithm of the number of rows, and ``share`` is 1."""
 
     @property
     def spread(self) -> Any:  # type: ignore[override]
@@ -148,7 +150,7 @@ class Wrong(MarginConstants):
 
 @pytest.mark.parametrize("name", [CLIMBS_ALONG, SOFTMIN, CORRELATION])
 def test_bounds_with_wrong_constants_fail(name: str) -> None:
-    """On three equal rows every bound is an equality up to its constants."""
+    """With three equal differences of keys, every bound is an equality up to its constants."""
     three_rows = case([[[1.0], [0.0], [0.0], [0.0]]], [[1, 0, 0, 0]])
     svm = max_margin(three_rows.problem.keys, three_rows.problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -158,7 +160,7 @@ def test_bounds_with_wrong_constants_fail(name: str) -> None:
     assert by_name[name].verdict is Verdict.FALSIFIED
 
 
-def test_points_have_at_least_the_requested_margin_and_hardly_more() -> None:
+def test_with_least_margin_moves_points_to_the_requested_margin() -> None:
     constants, rng = _constants(UNEVEN), np.random.default_rng(1)
     expected = np.exp(rng.uniform(-3, 9, 40))
     points = with_least_margin(constants, rng.normal(size=(40, 2)) * 100, expected)
@@ -167,18 +169,20 @@ def test_points_have_at_least_the_requested_margin_and_hardly_more() -> None:
     np.testing.assert_allclose(result.value, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_the_flow_is_proven_to_be_within_1e_9_of_the_ray_in_two_ways() -> None:
+def test_the_claims_on_the_flow_imply_a_distance_below_1e_9_from_p_mm() -> None:
     claims = upheld()
     assert all(
         claims[name].verdict is Verdict.UPHELD
         for name in (*FLOW_PREMISES, "norm-diverges", "flow-margin-is-kept", "flow-turns", "flow-offset-is-kept")
     )
     allowed = float(claims["flow-offset-is-kept"].detail.split(" ≥ ")[0])
-    assert allowed < 40  # so that, at ρ = 1e6, 1 − cos ≤ (40 + |q|)²/2e12
+    assert allowed < 40  # then 1 − cos ≤ (40 + |q|)²/2e12 at norm 1e6, with q the limit of the offset
 
 
-def test_long_steps_go_through_orders_of_magnitude() -> None:
-    """Norm and angle of plain gradient descent hardly change from a margin; with long steps they do."""
+def test_long_steps_increase_norms_and_decrease_angles_by_orders_of_magnitude() -> None:
+    """From a start with a large margin, norm and angle hardly change with plain gradient descent, but do with long
+    steps.
+    """
     constants = _constants(UNEVEN)
     starts = starts_with_margin(UNEVEN, constants, np.random.default_rng(0))
     result = long_steps(constants, REFERENCE, starts, STEPS, "long-steps-climb")
@@ -200,7 +204,7 @@ def test_faulty_long_steps_are_caught(fault: str) -> None:
     assert Verdict.FALSIFIED in {claim.verdict for claim in claims}
 
 
-def test_where_rounding_leaves_no_point_beyond_the_margin_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_is_undecided_if_rounding_leaves_no_point_with_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
     module = "theorems.token_selection.global_paths.descent_from_a_margin"
     monkeypatch.setattr(f"{module}.points_with_margin", lambda *of: np.zeros((3, UNEVEN.problem.d)))
     monkeypatch.setattr(f"{module}.climb", lambda rng, points, violation: points)

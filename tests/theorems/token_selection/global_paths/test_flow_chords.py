@@ -1,4 +1,4 @@
-"""Pieces of a flow, integrated a second time: the reference's agree, and a curve that is no flow is refuted."""
+"""Pieces of a flow are integrated a second time: those of the reference agree; a curve that is no flow is refuted."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_a_flow_with_another_start_or_end_is_refuted(name: str) -> None:
     assert start_and_norms(flow_with(name), START, 1e6).verdict is Verdict.FALSIFIED
 
 
-def test_norms_must_be_those_of_the_points() -> None:
+def test_a_flow_with_wrong_norms_is_refuted() -> None:
     flow = flow_with("reference")
     assert start_and_norms(replace(flow, norms=1.1 * flow.norms), START, 1e6).verdict is Verdict.FALSIFIED
 
 
 def test_the_amplification_bounds_how_far_two_curves_drift_apart() -> None:
-    """Near the ridge between two directions, curves diverge by at most the factor A."""
+    """Two nearby flows near the ridge between two directions drift apart by at most the computed amplification."""
     keys = np.array([[[1.0, 1], [0, 0]], [[1.0, -1], [0, 0]]])
     again = ArcFlow(Problem(keys, np.array([[1.0, 0], [1.0, 0]]), loss_named("logistic")))
     begin, beside = np.array([-3.0, 0.2]), np.array([-3.0, 0.2 + 1e-5])
@@ -87,11 +87,11 @@ def test_the_reference_flow_is_upheld_from_far_and_opposite_starts() -> None:
 
 
 def two_tokens(score: float = 1.0) -> ArcFlow:
-    """Return the flow for keys (4, 0) and 0: it moves along the first axis, or not at all."""
+    """Return the flow for keys (4, 0) and 0, which moves along the first axis, or rests if scores are equal."""
     return ArcFlow(Problem(np.array([[[4.0, 0], [0, 0]]]), np.array([[score, 0.0]]), loss_named("logistic")))
 
 
-def test_along_a_line_nothing_is_amplified() -> None:
+def test_a_flow_along_a_line_has_amplification_one() -> None:
     piece = two_tokens().piece(np.array([0.5, 0.0]), 0.0, 2.0, 1e-10, 1e-12)
     assert piece.end == pytest.approx([2.5, 0.0], rel=1e-9, abs=1e-12)
     assert piece.amplification == 1.0
@@ -114,7 +114,7 @@ def test_a_piece_fails_when_its_steps_run_out(monkeypatch: pytest.MonkeyPatch) -
     assert piece.failed == "running after 2 steps at arc length 0"
 
 
-def test_the_first_piece_and_one_of_each_third_are_integrated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_piece_of_a_flow_and_one_of_each_third_are_integrated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     begins, piece = [], ArcFlow.piece
 
     def seen(self: ArcFlow, p: np.ndarray, begin: float, *rest: float) -> object:
@@ -144,7 +144,7 @@ def last_input_forgotten(keys: Any, scores: Any, loss: Any) -> tuple[Any, Any, A
 
 @pytest.mark.parametrize("change", [temperature, slope_dropped, last_input_forgotten])
 def test_a_fault_in_our_own_derivatives_is_caught(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """The gradient and Hessian that make the flow are wrong, consistently and everywhere."""
+    """The gradient and Hessian from which our flow is computed are wrong in the same way in all modules."""
     gradient, newton = derivatives.gradient_field, derivatives.newton_field
     wrong = {
         "gradient_field": lambda *of: gradient(*change(*of[:3]), *of[3:]),
@@ -157,8 +157,9 @@ def test_a_fault_in_our_own_derivatives_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_jacobian_without_its_off_diagonal_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """diag(s) replaces diag(s) − s sᵀ in differences to the selected token; this is right where the softmax
-    saturates.
+    """The Jacobian diag(s) − s sᵀ of the softmax s is replaced by diag(s), which for differences to the selected token
+    is
+    right only where the softmax saturates.
     """
 
     def wrong(keys: Any, scores: Any, loss: Any, span: Any = None) -> Any:

@@ -1,4 +1,9 @@
-"""Formulas of the global statements, by hand: constants from a margin, reduced programs, flow offsets, Lemma 11."""
+"""Formulas of the global statements, by hand: constants from a margin, reduced programs, flow offsets, Lemma 11.
+
+A row is a difference k_opt − k_t; its cost c is its score gap times |ℓ'|. The other symbols (q, Φ, E, z, u, (**), …)
+are
+those of :mod:`theorems.token_selection.global_paths.flow_offset`.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +48,10 @@ def near(found: Any, due: Any, rel: float = 1e-14) -> bool:
 
 
 LINE = ([[[0.0], [-1.0], [-3.0]]], [[2.0, 1.0, -2.0]])
-"""One input with rows 1 and 3, p_mm = 1, gaps 1 and 4, and equal slopes of the loss."""
+"""One input with the rows 1 and 3, so p_mm = 1; score gaps are 1 and 4, and the loss has one slope."""
 
 
-def test_constants_from_a_margin() -> None:
+def test_the_constants_of_descent_from_a_margin_by_hand() -> None:
     constants = MarginConstants(*posed(*LINE))
     assert near(constants.spread, math.log(8))
     assert near(constants.kappa, math.log(16))
@@ -58,7 +63,7 @@ def test_constants_from_a_margin() -> None:
     assert near(constants.climb(m), [0.7 / (3 * 1.1)])
 
 
-def test_gains_of_the_norm_are_summed_over_steps() -> None:
+def test_the_least_progress_is_summed_over_steps() -> None:
     constants = MarginConstants(*posed(*LINE))
     p, moved = np.array([[[2.0]], [[3.0]], [[5.0]]]), np.array([[[1.0]], [[2.0]]])
     m = np.log([[20.0], [40.0]])
@@ -67,13 +72,13 @@ def test_gains_of_the_norm_are_summed_over_steps() -> None:
     assert near(result, [[by_step[0]], [sum(by_step)]])
 
 
-def test_costs_are_relative_to_the_largest() -> None:
+def test_costs_are_in_units_of_the_largest() -> None:
     constraints = Constraints.of(*posed(*LINE))
     assert near(constraints.log_costs, [-math.log(4), 0.0])
     assert near(constraints.log_unit, math.log(4))
 
 
-def test_the_rounding_of_duals_is_small() -> None:
+def test_the_rounding_of_duals_and_of_kappa_is_small() -> None:
     constraints = Constraints.of(*posed(*LINE))
     assert 0 < constraints.dual_rounding < 1e-13
     assert 0 < float(log_kappa(posed(*LINE)[0]).error) < 1e-13
@@ -85,8 +90,8 @@ PROGRAM = Reduced(
 AT = np.array([0.9, -0.7])
 
 
-def test_derivatives_on_a_small_sphere() -> None:
-    """Central differences of value and gradient err by h² of a third derivative, and by rounding over h."""
+def test_gradient_and_hessian_of_the_reduced_program_agree_with_differences() -> None:
+    """Compare with central differences, which err by h² times a third derivative, and by rounding divided by h."""
     h = 1e-5
     steps = h * np.eye(2)
     slopes = [(PROGRAM.value(AT + s) - PROGRAM.value(AT - s)) / (2 * h) for s in steps]
@@ -96,7 +101,7 @@ def test_derivatives_on_a_small_sphere() -> None:
     assert factor.T @ factor == pytest.approx(np.array(bends), abs=1e-8)
 
 
-def test_no_value_on_the_equator_and_no_minimum_before_newton_converges() -> None:
+def test_the_reduced_program_is_infinite_on_the_equator_and_newton_reports_convergence() -> None:
     assert PROGRAM.value(np.array([2.0, 0.0])) == np.inf
     assert not PROGRAM.newton(np.zeros(2), steps=1)[1]
     y, done = PROGRAM.newton(np.zeros(2))
@@ -105,7 +110,9 @@ def test_no_value_on_the_equator_and_no_minimum_before_newton_converges() -> Non
 
 
 def test_a_dual_value_is_tight_at_the_minimum() -> None:
-    """For opposite rows of costs 1 and 4, F_∞ = e^{−y} + 4e^{y} has the minimum 4; the residual is rounding."""
+    """For opposite rows with costs 1 and 4 the reduced program is e^{−y} + 4e^{y}, with minimum 4; the residual is
+    rounding.
+    """
     program = Reduced(np.array([[1.0], [-1.0]]), np.ones(2), np.array([0.0, math.log(4)]), 1e13)
     y, _ = program.newton(np.zeros(1))
     assert y == pytest.approx([-math.log(2)], abs=1e-12)
@@ -116,7 +123,7 @@ def test_a_dual_value_is_tight_at_the_minimum() -> None:
 
 @pytest.mark.parametrize("rho", [100.0, 1e4])
 def test_the_first_correction_is_within_its_remainder(rho: float) -> None:
-    """The correction starts from the minimum at infinity, and only the finite radius is corrected."""
+    """The correction leads from the minimum for infinite radius to that for radius ρ, up to the stated remainder."""
     rows = np.array([[1.0, 0.3], [-0.7, 1.0], [0.2, -1.1]])
     y = Reduced(rows, np.ones(3), np.array([0.0, -1, -2]), 1e13).newton(np.zeros(2))[0]
     program = Reduced(rows, np.ones(3), np.array([0.0, -1, -2]), rho)
@@ -128,7 +135,7 @@ def test_the_first_correction_is_within_its_remainder(rho: float) -> None:
 
 
 def test_the_effect_of_rounding_on_the_path_is_small() -> None:
-    """For two opposite rows the path is on the ray, up to a few hundred roundings of its radius."""
+    """By symmetry the regularization path is on the ray of p_mm, up to a few hundred roundings of its radius."""
     problem, svm = posed([[[0.0, 0], [-1, 0], [-1, -1], [-1, 1]]], [[1.0, 0, 0, 0]])
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction, constraints.rows)
@@ -140,7 +147,9 @@ def test_the_effect_of_rounding_on_the_path_is_small() -> None:
 
 
 def test_a_rate_allows_for_the_errors_of_the_offset() -> None:
-    """1 − cos = 2/ρ² at ρ = 10, 100, 1000 for an offset 2 that is known to 0.01, 0.02, 0.04."""
+    """A path at distance 2 from the ray, known up to 0.01, 0.02, 0.04, has 1 − cos = 2/ρ² at norms ρ = 10,
+    100, 1000.
+    """
     rho = np.array([10.0, 100.0, 1000.0])
     errors = np.array([0.01, 0.02, 0.04])
     (claim,) = rate(rho, 2 / rho**2, 2.0, errors)
@@ -152,7 +161,7 @@ def test_a_rate_allows_for_the_errors_of_the_offset() -> None:
 
 
 BESIDE = posed([[[0.0, 0], [-1, 0], [-3, -1]]], [[1.0, 0, 0]])
-"""The rows are (1, 0), the support, and (3, 1), with margin 3; their costs are equal."""
+"""The rows are (1, 0), which alone has a positive dual, and (3, 1), of margin 3; costs are equal."""
 
 
 def offset_of(problem: Problem, svm: MaxMargin) -> FlowOffset:
@@ -160,7 +169,7 @@ def offset_of(problem: Problem, svm: MaxMargin) -> FlowOffset:
 
 
 def test_the_growth_of_an_offset_under_other_constraints() -> None:
-    """The growth is 2 ∫ e^{−1−q₂} t^{−3} dt, dt = t dlog t, from log t = 1 to 2."""
+    """The growth of |r|² is 2 ∫ e^{−1−q₂} t^{−3} dt, with dt = t dlog t, from log t = 1 to 2."""
     offset = offset_of(*BESIDE)
     q = np.array([0.0, 0.5])
     due = 2 * math.exp(-1.5) * (math.exp(-2) - math.exp(-4)) / 2
@@ -168,7 +177,9 @@ def test_the_growth_of_an_offset_under_other_constraints() -> None:
 
 
 def test_a_bound_depends_on_itself_through_its_time() -> None:
-    """|r|² = |r₀|² + delay² + the growth up to ρ − ⟨q, p̄_mm⟩ + |r|."""
+    """The bound solves |r|² = |r₀|² + delay² + growth up to log t = ρ − ⟨q, p̄_mm⟩ + |r|, in which |r| is on both
+    sides.
+    """
     offset = offset_of(*BESIDE)
     p, q, rho = np.array([1.25, 0.5]), np.array([0.0, -0.25]), 2.0
     for delay in (0.0, 0.5):
@@ -179,8 +190,8 @@ def test_a_bound_depends_on_itself_through_its_time() -> None:
         assert result > math.sqrt(0.75**2 + delay**2 + grown) * (1 + 5e-7)
 
 
-def test_an_unbalanced_q_costs_its_residual() -> None:
-    """The residual at q = (δ, 0) is |e| = 1 − e^{−δ}; 2|e||r| is added over the time of the flow."""
+def test_a_q_that_does_not_balance_the_rows_adds_its_residual_to_the_bound() -> None:
+    """At q = (δ, 20) the residual is |e| = 1 − e^{−δ}; the bound on |r|² grows by 2|e||r| per unit of log t."""
     offset = offset_of(*BESIDE)
     p, q, rho = np.array([1.0, 0.5]), np.array([0.01, 20.0]), 2.0
     off = -math.expm1(-0.01)
@@ -193,16 +204,18 @@ def test_an_unbalanced_q_costs_its_residual() -> None:
 
 
 TRIANGLE = posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]])
-"""A problem with rows (1, ±1) and weights ½, so that Φ = log(2 cosh z) and E = log cosh z."""
+"""A problem with the rows (1, ±1) of weight ½ each, so Φ = log(2 cosh z) and E = log cosh z."""
 
 
 def along(offset: FlowOffset, *beside: float, height: float = 3.0) -> np.ndarray:
-    """Return points at the given distances beside the ray, each ``height`` further along it."""
+    """Return points at the given distances beside the ray, each ``height`` further along the ray than the one
+    before.
+    """
     return offset.q + np.array([[height * k, y] for k, y in enumerate(beside)])
 
 
-def test_offsets_in_the_span_contract() -> None:
-    """Compute (**) by hand for Φ = log(2 cosh z): e^E = cosh 1, dp/dτ = (1, tanh 1), u rises by 3."""
+def test_the_contraction_bound_of_an_offset_by_hand() -> None:
+    """Compute (**) by hand for Φ = log(2 cosh z), with e^E = cosh 1 and dp/dτ = (1, tanh 1), while u increases by 3."""
     offset = offset_of(*TRIANGLE)
     assert offset.q == pytest.approx([math.log(2), 0.0])
     y = 2 * (math.cosh(1) - 1)
@@ -211,12 +224,12 @@ def test_offsets_in_the_span_contract() -> None:
     first, second = offset.contraction_bounds(along(offset, 1.0, 0.5))
     assert first == math.inf
     assert second == pytest.approx(due, rel=1e-6)
-    # On the ray there is only rounding; the smaller bound is used.
+    # From a point on the ray the bound is only rounding, and less than that from the first point.
     assert offset.contraction_bounds(along(offset, 1.0, 0.0, 0.0))[2] < 1e-12
 
 
 def test_the_exact_curve_satisfies_the_bound() -> None:
-    """From dz/du = −tanh z, sinh z decays like e^{−u}; at the last of 16 points the bound is below 1e-9."""
+    """The exact flow has dz/du = −tanh z, so sinh z decays like e^{−u}; at the last point the bound is below 1e-9."""
     offset, u = offset_of(*TRIANGLE), np.linspace(0, 30, 16)
     z = np.arcsinh(math.sinh(1) * np.exp(-u))
     points = offset.q + np.column_stack([u, z])
@@ -225,16 +238,18 @@ def test_the_exact_curve_satisfies_the_bound() -> None:
     assert bounds[-1] < 1e-9
 
 
-def test_the_flow_offset_contracts_around_its_attractor() -> None:
-    """With unequal costs the attractor lies beside the ray, and Φ has the same shape around it."""
+def test_the_offset_contracts_around_q() -> None:
+    """With unequal costs, q lies beside the ray of p_mm, and Φ has the same shape around q as for equal costs."""
     equal, unequal = offset_of(*TRIANGLE), offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0.5]]))
     assert abs(unequal.q[1]) > 0.3
     due = equal.contraction_bounds(along(equal, 1.0, 0.5))[1]
     assert unequal.contraction_bounds(along(unequal, 1.0, 0.5))[1] == pytest.approx(due, rel=1e-9)
 
 
-def test_other_constraints_pull_on_the_offset_in_the_span() -> None:
-    """For rows (1, ±1, 0) and (2, 1, 1), from z = q and height u: ε = ½ e^{−u − z_3}, σ = 1/(1 + X), u rises by 2."""
+def test_rows_without_a_dual_enlarge_the_bound_on_the_offset() -> None:
+    """Compute (**) by hand for rows (1, ±1, 0) and (2, 1, 1) from z = q: ε = ½ e^{−u}, σ = 1/(1 + X), u
+    increases by 2.
+    """
     offset = offset_of(*posed([[[0.0, 0, 0], [-1, 1, 0], [-1, -1, 0], [-2, -1, -1]]], [[1.0, 0, 0, 0]]))
     assert offset.support.tolist() == [True, True, False]
     points = offset.q + np.array([[5.0, 0, 0], [7.0, 0, 0]])
@@ -245,8 +260,9 @@ def test_other_constraints_pull_on_the_offset_in_the_span() -> None:
 
 
 def test_the_pull_of_a_neighbour_without_a_dual_may_rise() -> None:
-    """For rows (1, ±1, 0) and (1, 1, 1), from z = (2, 0) the third margin first decreases. A bound that assumed that
-    the pull falls along the flow, and used its value at p, failed on sparse data.
+    """With the rows (1, ±1, 0) and (1, 1, 1), the pull of the third row at first increases along the flow. A bound by
+    the
+    pull at p failed on sparse data for that reason.
     """
     problem, svm = posed([[[0.0, 0, 0], [-1, 1, 0], [-1, -1, 0], [-1, -1, -1]]], [[1.0, 0, 0, 0]])
     assert svm.neighbours.sum() == 3
@@ -260,14 +276,14 @@ def test_the_pull_of_a_neighbour_without_a_dual_may_rise() -> None:
     size = np.linalg.norm(offset.inside(p - offset.q), axis=1)
     bounds = offset.contraction_bounds(p)
     assert (size <= bounds * (1 + 1e-9) + 1e-9).all()
-    # The pull falls like 1/u, and so does the bound.
+    # The pull decreases like 1/u in the end, and so does the bound.
     assert 0.1 < bounds[-1] * 1e4 / svm.norm < 100
     assert size[-1] * 1e4 / svm.norm > 0.01
 
 
 def test_dependent_rows_all_have_weight() -> None:
-    """For rows (1, 0, 0), (1, ±1, 0), the weights of the reduced program, w_j ∝ c_j e^{−ĝ_j·q}, balance the rows; rank
-    2.
+    """The rows (1, 0, 0), (1, ±1, 0) have rank 2; the weights w_j = c_j e^{−ĝ_j·q} are all positive, and balance the
+    rows.
     """
     problem, svm = posed([[[0.0, 0, 0], [-1, 0, 0], [-1, 1, 0], [-1, -1, 0]]], [[3.0, 0, 1, 2]])
     offset = offset_of(problem, svm)
@@ -278,8 +294,11 @@ def test_dependent_rows_all_have_weight() -> None:
     assert np.exp(offset.constraints.log_costs - offset.constraints.rows @ offset.q) == pytest.approx(offset.weights)
 
 
-def test_a_neighbour_without_weight_falls_behind_in_a_direction_that_keeps_the_others() -> None:
-    """For rows (1, 0), with weight 1, and (1, 2), with weight 0, h = (0, ½) lowers the weight of the second one."""
+def test_the_escape_direction_of_a_neighbour_of_dual_zero_by_hand() -> None:
+    """Of the rows (1, 0) and (1, 2) only the first has a positive dual; a move along h = (0, ½) decreases the weight of
+    the
+    second and keeps that of the first.
+    """
     offset = offset_of(*posed([[[0.0, 0], [-1, 0], [-1, -2]]], [[1.0, 0, 0]]))
     assert offset.support.tolist() == [True, False]
     h = offset.escape
@@ -288,18 +307,18 @@ def test_a_neighbour_without_weight_falls_behind_in_a_direction_that_keeps_the_o
     assert offset_of(*BESIDE).escape is None
 
 
-def test_on_the_exact_curve_the_bound_is_its_own_rounding() -> None:
-    """The flow starts on the curve itself, without other constraints."""
+def test_the_bound_from_a_start_with_the_limiting_offset_is_rounding() -> None:
+    """The flow starts with offset q, and all rows have positive duals, so the offset stays q."""
     offset = offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]]))
     assert offset.from_start(offset.q + np.array([4.0, 0.0]), 10.0) <= 1e-7
 
 
-def test_signs_of_rationals() -> None:
+def test_the_sign_of_a_rational() -> None:
     assert [_sign(fmpq(x, 3)) for x in (-7, -1, 0, 1, 7)] == [-1, -1, 0, 1, 1]
 
 
 def test_a_separable_problem_reported_as_infeasible_is_refuted() -> None:
-    """A prompt that separates nothing proves nothing."""
+    """A separating prompt refutes infeasibility; a prompt that does not separate leaves it undecided."""
     between = np.array([[[0.0], [1.0], [-1.0]]])
     none = max_margin(between, np.array([0]))
 
@@ -326,14 +345,14 @@ def lemma_11(dataset: Dataset) -> dict[str, Claim]:
 
 
 def test_a_preimage_of_the_head_has_least_norm() -> None:
-    """Wᵀw = v, where w is in the range of W."""
+    """The preimage w solves Wᵀw = v and is in the range of W; None if there is no solution."""
     assert least_norm_preimage(TOKENS) == [fmpq(2, 5), fmpq(1, 8), fmpq(1, 5)]
     assert least_norm_preimage(Dataset(X=TOKENS.X, Y=[1.0], v=[1.0, 0.5], W=[[2.0, 0.0]])) is None
     assert least_norm_preimage(Dataset(X=TOKENS.X, Y=[1.0], v=[1.0, 0.0], W=[[2.0, 0.0]])) == [fmpq(1, 2)]
 
 
 def test_every_claim_of_lemma_11_is_made_and_upheld() -> None:
-    """For scores 1, ½, −1 the smallest gap is ½, and p has margins 1 and 4; both are attained exactly."""
+    """For scores 1, ½, −1 the smallest gap is ½, and the p of Lemma 11 has the margins 1 and 4 exactly."""
     claims = lemma_11(TOKENS)
     assert {"margins-at-least-one", "smallest-margin-is-one", "gmm-exists", "solution-is-the-projection"} <= set(claims)
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
@@ -351,8 +370,10 @@ def test_a_gradient_vanishes_where_scores_are_equal() -> None:
         assert vanishes(Problem([[[1.0, 2.0], [0.0, 1.0], [-3.0, 1.0]]], scores), p) is zero
 
 
-def test_the_turning_of_a_flow_by_hand() -> None:
-    """With margins of 2 and 3, three tokens and A = 1: q = 2e^−2 and 2e^−3, K = 1/2 + log(1 + q)."""
+def test_the_bound_on_how_a_flow_turns_by_hand() -> None:
+    """With three tokens, A = 1 and margins 2 and 3 at two points: q = 2e^−2 and 2e^−3, and the lag K is 1/2 + log(1 +
+    q).
+    """
     problem, svm = posed([[[0.0, 0.0], [0.0, -0.5], [0.0, -0.5]]], [[1.0, 0.0, 0.5]])  # p_mm = (0, 2)
     constants = MarginConstants(problem, svm)
     constants.__dict__.update(spread=exact(0.5), widest=exact(1.0))

@@ -1,4 +1,8 @@
-"""Bounds on the growth of descent carry the rounding of their own formulas: against ball arithmetic."""
+"""Bounds on the growth of descent carry the rounding of their own formulas, which is compared with ball arithmetic.
+
+The climb is the increase of p·p_mm after t steps of size η; Δ is a step; the deficit is how much less than ‖p‖ it may
+be.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +27,16 @@ from theorems.token_selection.global_paths.theorem_2_global_convergence import (
 )
 
 LINE = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]), LOSSES["correlation"])
-"""Two tokens on a line with D = 1: the climb is at least log(1 + η e^{−‖p(0)‖} t/4)."""
+"""Two tokens on a line, with keys 1 and 0; the climb is at least log(1 + η e^{−‖p(0)‖} t/4)."""
 
 
 def true_climb(start: float, steps: int) -> arb:
-    """Return the exact bound on the climb for η = 1."""
+    """Return the exact lower bound on the climb for η = 1, in ball arithmetic."""
     return (1 + arb(steps) * arb(-start).exp() / 4).log()
 
 
 def test_the_rounding_of_the_climb_exceeds_sixteen_eps() -> None:
-    """Under Assumptions A and B with p_mm = 1, from p(0) = 63 the logarithm −64.4 is rounded by more than 16 eps."""
+    """For the start p(0) = 63 the logarithm −64.4 in the bound loses more than 16 eps."""
     start, steps = np.array([63.0]), np.array([1])
     outcome = check(statement_named("theorem-2"), Case(LINE, start=start), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
@@ -58,8 +62,9 @@ def test_the_exact_climb_is_within_the_error_bound(steps: int) -> None:
 
 @pytest.mark.parametrize("lag", [0.0, 2.0])
 def test_a_deficit_is_summed_over_the_steps_of_each_run(lag: float) -> None:
-    """The deficit is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ ‖Δ‖²/(2(‖p‖ + λ)); from the origin with λ = 0, the sum begins
-    after the first step.
+    """The deficit is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ ‖Δ‖²/(2(‖p‖ + λ)), with λ the lag and p(b) the first point
+    that
+    is not 0 if λ = 0.
     """
     norms, lengths = np.array([[1.0, 0.0], [2.0, 3.0], [4.0, 6.0]]), np.array([[1.0, 3.0], [2.0, 4.0]])
     result = correlation_deficit(exact(norms), exact(lengths), exact(lag))

@@ -1,4 +1,4 @@
-"""Runs of normalized gradient descent: the claims on runs that are none, and the rounding allowed."""
+"""Claims on normalized gradient descent: on runs that are not such runs, and with the rounding that is allowed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STARTS = np.array([[0.0, 0.5], [1.0, -1.0]])
 
 
 def normalized_claims(under_test: Implementation) -> list[Claim]:
-    """Return the claims on a run from the starts."""
+    """Return the claims on the run of the implementation from :data:`STARTS`."""
     assert isinstance(SVM, MaxMargin)
     return list(at_every_normalized_step(NormalizedDescent.of(PROBLEM, under_test, STARTS), SVM))
 
@@ -42,18 +42,18 @@ def claims_of(lost: int = 0, **changed: Any) -> list[Claim]:
     return normalized_claims(REFERENCE.replace("other", {normalized_gradient_descent: loop}))
 
 
-def test_a_run_that_is_too_short_falsifies_its_only_claim() -> None:
+def test_a_run_that_is_too_short_falsifies_the_only_claim_made() -> None:
     [asked] = claims_of(lost=1)
     assert asked.verdict is Verdict.FALSIFIED
 
 
-def test_a_run_that_overflows_makes_one_claim_which_is_upheld() -> None:
+def test_on_a_run_that_overflows_only_one_claim_is_made_and_upheld() -> None:
     [asked] = claims_of(stop=Stop.OVERFLOW)
     assert asked.verdict is Verdict.UPHELD
 
 
 def test_steps_along_an_almost_unknown_gradient_may_be_anywhere() -> None:
-    """A direction whose error exceeds its length may be off by 2, and so may all later iterates."""
+    """If a gradient's error exceeds its length, the normalized step may point anywhere, so tolerances are large."""
     assert isinstance(SVM, MaxMargin)
     coarse = replace(REFERENCE, textbook_eps=0.25)
     by_name = {claim.name: claim for claim in normalized_claims(coarse)}
@@ -62,8 +62,10 @@ def test_steps_along_an_almost_unknown_gradient_may_be_anywhere() -> None:
     assert 0 <= usual["normalized-run-climbs"].tolerance < 1e-9
 
 
-def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The starts are independent: the first is below the region and enters it, the second leaves it."""
+def test_a_run_counts_only_from_a_start_with_the_margin_until_the_margin_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two runs, the first starts below the required margin and reaches it later; the second loses the margin."""
     records: list[Any] = []
     margins = np.array([[0.0, 5.0], [9.0, 5.0], [9.0, 0.0], [9.0, 9.0]])
 

@@ -45,7 +45,7 @@ CAUGHT_BY: dict[str, str] = {
     "temperature": "sublevel-correlation-from-duals",
     "masked-token": "path-is-stationary",
     "epsilon-in-denominator": "path-is-stationary",
-    "float32-softmax": "sublevel-margin",  # the weights underflow, so that L = L_opt
+    "float32-softmax": "sublevel-margin",  # weights underflow, so L equals its infimum
     "clipped-logits": "path-is-stationary",
     "negated-gradient": "path-is-stationary",
     "one-coordinate-off": "offset-at-radius",
@@ -66,7 +66,7 @@ CAUGHT_BY: dict[str, str] = {
 """For each fault, a claim that it falsifies."""
 
 PATHS = ("path-at-twice-the-radius", "path-at-half-the-radius", "path-at-one-radius", "path-leaves-radii-out")
-"""Faults in the radii of the regularization path."""
+"""Faults by which the regularization path has wrong radii."""
 
 MISSED = {"gradient-too-long": "the path minimises a risk; twice its gradient vanishes at the same points"}
 """Faults under which the theorem remains true, with the reason."""
