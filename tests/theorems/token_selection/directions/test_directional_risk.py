@@ -33,12 +33,14 @@ from theorems.token_selection.directions.directional_risk import crossing
         (-math.inf, -1.0, 0.0),
     ],
 )
-def test_the_radius_at_which_exponentials_cross(log_constant: float, gap: float, radius: float) -> None:
+def test_the_radius_from_which_one_exponential_is_below_another(log_constant: float, gap: float, radius: float) -> None:
     assert crossing(exact(log_constant), gap) == radius
 
 
-def test_where_all_neighbours_are_higher_the_direction_is_kept() -> None:
-    """Only if a neighbour is lower the direction is tilted, away from that neighbour."""
+def test_a_direction_whose_neighbours_all_score_higher_is_kept() -> None:
+    """If a neighbour scores lower, the direction is tilted so that only higher neighbours remain; otherwise it
+    is kept.
+    """
     keys, q = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]]), np.array([1.0, 0.0])
     result, alpha = direction(keys, q), np.array([0])
     assert result.neighbours.tolist() == [[False, True, True]]
@@ -48,8 +50,9 @@ def test_where_all_neighbours_are_higher_the_direction_is_kept() -> None:
     assert tilted.neighbours.tolist() == [[False, True, False]]
 
 
-def test_a_loss_flat_at_the_chosen_token_and_curved_elsewhere_is_decided() -> None:
-    # M0 is e^697 times the slope at 706, times the square of a gap of e^7: the intermediate product overflows float64.
+def test_lemma_8_is_decided_for_a_loss_that_is_flat_at_the_chosen_token_only() -> None:
+    # The largest slope of the loss is e^697 times that at score 706; its product with the square of the score gap e^7
+    # would overflow float64.
     keys = np.array([[[1.5e-4, 721.7], [0.7e-4, -1286.9]]])
     case = Case(Problem(keys, [[-396.2, 706.4]], "sigmoid"), arrays={"q1": np.array([0.126, -0.132])})
     wider = case.replace(arrays={**case.arrays, "q2": np.array([0.345, -0.861])})

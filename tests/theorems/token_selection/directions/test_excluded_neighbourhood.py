@@ -1,4 +1,10 @@
-"""The neighbourhood of Theorem 4, leading terms and Lemma 8, by hand, on rows whose margins are whole numbers."""
+"""The neighbourhood of Theorem 4, leading terms and Lemma 8, by hand, for whole numbers.
+
+A row is a difference k_α − k_t; the margin of token t along a unit direction is row·direction. B is the largest norm of
+a
+difference of keys; δ, δ' and the radii are those of
+:mod:`theorems.token_selection.directions.excluded_neighbourhood`.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +33,16 @@ Q, ALPHA = np.array([1.0, 0.0]), np.array([0])
 
 
 def posed(rows: Any, scores: Any) -> tuple[Problem, Costs]:
-    """Return one input whose first token is α, at the origin: the other keys are the negated rows."""
+    """Return one input with the given rows, whose first token is α with key 0, and its costs."""
     keys = np.concatenate([np.zeros((1, len(rows[0]))), -np.array(rows, dtype=float)])[None]
     problem = Problem(keys, np.array([scores], dtype=float), loss_named("correlation"))
     return problem, Costs.of(problem, ALPHA)
 
 
 def beaten() -> BeatenByDirection:
-    """Return a direction q on which a token two below α has margin 1 and one two above α margin 4; along (1, 1) they
-    have √2 and 4/√2.
+    """Return q = (1, 0) and the better direction (1, 1)/√2.
+
+    The token that scores two less than α has the margins 1 and √2 along these, the one that scores two more 4 and 4/√2.
     """
     problem, costs = posed([[1, 1], [4, 0]], [1, -1, 3])
     result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 1.0]))
@@ -44,8 +51,10 @@ def beaten() -> BeatenByDirection:
 
 
 def outdone() -> BeatenByPoint:
-    """Return a direction on which a token two above α and one two below α both have margin 2; along (1, −½) they have 1
-    and 3, over √1.25.
+    """Return q = (1, 0) and the better direction (1, −½)/√1.25.
+
+    The token that scores two more than α has the margins 2 and 1/√1.25 along these, the one that scores two less 2 and
+    3/√1.25.
     """
     problem, costs = posed([[2, 2], [2, -2]], [1, 3, -1])
     result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, -0.5]))
@@ -53,7 +62,7 @@ def outdone() -> BeatenByPoint:
     return BeatenByPoint.of(result, better, costs, np.array([[False, True, True]]), Cone(0.02, 0.25))
 
 
-def test_radii_and_widths_where_all_binding_tokens_are_lower() -> None:
+def test_radii_and_widths_where_all_neighbours_score_lower() -> None:
     region = beaten()
     delta = (math.sqrt(2) - 1) / 16
     assert region.delta == pytest.approx(delta, rel=1e-12)
@@ -61,7 +70,7 @@ def test_radii_and_widths_where_all_binding_tokens_are_lower() -> None:
     radius = max(math.log(6) / (3 - 2 * drift), math.log(6) / (math.sqrt(2) - 1 - drift))
     assert region.radius == pytest.approx(radius, rel=1e-12)
     assert region.near == pytest.approx(1 + drift, rel=1e-12)
-    # With B = 4 and δ' = ½/4 the difference of margins is 3 − 2·½.
+    # With B = 4 and δ' = ½/4, the difference of margins within δ' is at least 3 − 2Bδ' = 2.
     assert region.narrow.mu == 0.02
     assert region.narrow.radius == pytest.approx(math.log(6) / 2, rel=1e-12)
     slope = region.near + 4 * (0.2 - delta)
@@ -70,16 +79,16 @@ def test_radii_and_widths_where_all_binding_tokens_are_lower() -> None:
     assert region.log_lead(norms) == pytest.approx(norms * (math.sqrt(2) - 1 - drift) - math.log(6), rel=1e-12)
 
 
-def test_a_higher_token_near_the_binding_ones_makes_the_region_narrow() -> None:
-    """Here δ' = (θ⁻ − μ)/(4B) is a quarter of ½ over 1.5."""
+def test_a_higher_token_near_the_neighbours_makes_the_narrow_region_narrower() -> None:
+    """The difference of margins, ½, decides the width: Bδ' = ½/4."""
     problem, costs = posed([[1, 0.5], [1.5, 0]], [1, -1, 3])
     result, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 0.5]))
     region = BeatenByDirection.of(result, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.01))
     assert region.narrow.radius == pytest.approx(math.log(6) / (0.5 - 2 * 0.125), rel=1e-12)
 
 
-def test_radii_where_a_binding_token_is_higher() -> None:
-    """From R* on, the loss at the lower token, 3T e^{−3R/√1.25}, is half of the gain."""
+def test_radii_where_a_neighbour_scores_higher() -> None:
+    """Beyond the first radius, the lower token takes at most half of what the higher token gains."""
     region = outdone()
     gap, theta = 2 / math.sqrt(1.25), 1 / math.sqrt(1.25)
     first = math.log(6) / gap
@@ -91,13 +100,13 @@ def test_radii_where_a_binding_token_is_higher() -> None:
     assert region.radius == pytest.approx((math.log(6) + first * theta) / region.near, rel=4e-6)
 
 
-def test_equally_near_tokens_give_no_better_point() -> None:
+def test_a_direction_is_not_better_than_itself() -> None:
     problem, costs = posed([[1, 1], [1, -1]], [1, 3, -1])
     assert not BeatenByPoint.is_better(direction(problem.keys, Q), direction(problem.keys, Q), costs)
 
 
 def test_margins_drift_in_proportion_to_the_distance_from_the_axis() -> None:
-    """The drift is 0 on the axis and Bδ at the largest distance."""
+    """The drift of margins is B times the distance of a point from the axis, per unit of the radius."""
     region = beaten()
     radii = np.array([1.0, 16.0])
     points, drift = region.hunt_points(REFERENCE, np.random.default_rng(0), radii)
@@ -106,8 +115,8 @@ def test_margins_drift_in_proportion_to_the_distance_from_the_axis() -> None:
     assert value_of(drift) == pytest.approx(4 * off, rel=1e-9, abs=1e-12)
 
 
-def test_a_cone_begins_at_margin_one() -> None:
-    """A case may give another radius; if no margin is positive, the cone begins at norm 1."""
+def test_a_cone_begins_where_the_least_margin_is_one() -> None:
+    """If no margin is positive, the cone begins at norm 1."""
     problem, _ = posed([[4, 0], [8, 0]], [1, 0, 0])
     cone = cone_of(Case(problem), direction(problem.keys, Q))
     assert cone == Cone(0.125, 0.25)
@@ -118,13 +127,14 @@ def test_a_cone_begins_at_margin_one() -> None:
 
 @pytest.mark.parametrize(("norm", "decided"), [(1e13, True), (2e13, False)])
 def test_comparisons_below_rounding_are_undecided(norm: float, decided: bool) -> None:
-    """The rounding of logits, 8 (d + 8) eps R B with B = √8, is one logit at R = 2·10¹³."""
+    """At radius R = 2·10¹³ the bound on the rounding of logits, 8 (d + 8) eps R B with B = √8, exceeds one."""
     assert outdone().decidable(np.array([norm])).tolist() == [decided]
 
 
 def test_a_leading_term_and_its_remainder() -> None:
-    """With rows 1 and 3, gaps 1 and 4 and the linear loss, e^{R} times the excess is 1 + r, r = 4 e^{−2R} +
-    2 e^{−R}.
+    """With rows 1 and 3, score gaps 1 and 4 and the correlation loss, e^R times the excess risk is 1 up to the
+    remainder
+    4 e^{−2R} + 2 e^{−R}.
     """
     problem, costs = posed([[1], [3]], [2, 1, -2])
     radii = np.array([1.0, 2.0])
@@ -135,14 +145,14 @@ def test_a_leading_term_and_its_remainder() -> None:
 
 
 def lemma_8() -> Iterator[Claim]:
-    """Yield the claims for directions with margin 2 along (1, 0), and 3 over √1.25 along (1, ½)."""
+    """Yield the claims of Lemma 8 for (1, 0), of margin 2, and (1, ½)/√1.25, of margin 3/√1.25."""
     problem, _ = posed([[2, 2], [9, 0]], [1, -1, 3])
     arrays = MappingProxyType({"q1": np.array([1.0, 0.0]), "q2": np.array([1.0, 0.5])})
     return statement_named("lemma-8").conclusion(Case(problem, arrays=arrays), REFERENCE)
 
 
 def test_every_claim_of_lemma_8_is_made_and_upheld() -> None:
-    """A width of 0.68 is enough for all of them."""
+    """The margins differ by 0.68, which is enough for every claim to be made."""
     claims = {claim.name: claim.verdict for claim in lemma_8()}
     assert set(claims.values()) == {Verdict.UPHELD}
     made = {"definition-3-of-first", "definition-3-of-second", "wider-margin", "narrower-anywhere", "wider-anywhere"}

@@ -1,4 +1,4 @@
-"""The search for low risk in a neighbourhood: its points lie inside, and the lowest ones are found."""
+"""The search for points of low risk near a direction: they lie in the neighbourhood, and the lowest are found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def axis_of(d: int) -> np.ndarray:
 
 
 def towards(expected: np.ndarray) -> object:
-    """Return an excess that, at each radius, is lower the further a point is along the radius's own vector."""
+    """Return an excess risk that decreases along a vector, ``expected[k]`` at the k-th radius."""
 
     def excess(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         along = np.sum(points / np.linalg.norm(points, axis=-1, keepdims=True) * expected[:, None], axis=-1)
@@ -40,7 +40,7 @@ def test_all_points_lie_in_the_neighbourhood_and_the_first_is_its_axis(d: int) -
     assert off.max() <= DELTA * (1 + 1e-12)
 
 
-def test_hints_are_tried_with_either_sign() -> None:
+def test_given_hints_are_tried_with_either_sign() -> None:
     axis, rng = axis_of(3), np.random.default_rng(0)
     hint = np.array([2.0, 0.0, -1.0])
     result = lowest_in_neighbourhood(towards(np.ones((3, 3))), axis, DELTA, RADII, hint[None], rng)  # type: ignore[arg-type]
@@ -52,9 +52,7 @@ def test_hints_are_tried_with_either_sign() -> None:
 
 
 def test_the_search_finds_the_lowest_point_at_each_radius() -> None:
-    """The lowest point is on the boundary, along the vector; in 11 dimensions random tangents alone get half of the
-    way.
-    """
+    """The lowest point is on the boundary, along the vector; in 12 dimensions random points alone get only half-way."""
     axis, rng = axis_of(12), np.random.default_rng(0)
     expected = rng.normal(size=(3, 12))
     result = lowest_in_neighbourhood(towards(expected), axis, DELTA, RADII, np.zeros((0, 12)), rng)  # type: ignore[arg-type]

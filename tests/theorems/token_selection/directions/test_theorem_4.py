@@ -1,4 +1,9 @@
-"""Lemmas 8, 9, 10 and Theorem 4: upheld by the reference, falsified by planted faults; and errors in the paper."""
+"""Lemmas 8, 9, 10 and Theorem 4: upheld by the reference, falsified by planted faults; errors in the paper's proofs.
+
+q̄ is q/‖q‖, θ its least margin; a neighbour of q is a token at margin θ; α are the tokens that q selects, L_α the risk
+if
+these have all weight.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +62,7 @@ def test_upheld_by_the_reference(id: str) -> None:
     upheld()
 
 
-def test_the_alias_and_the_definitions_are_registered() -> None:
+def test_theorem_7_is_an_alias_of_theorem_4_and_definitions_are_registered() -> None:
     assert statement_named("theorem-7").id == "theorem-4"
     assert set(IDS) <= set(statements())
     assert list(DEFINITIONS) == ["definition-1", "definition-2", "definition-3"]
@@ -75,17 +80,17 @@ def test_a_local_path_at_other_radii_is_caught(fault: str) -> None:
     assert names & {"narrow-path-is-in-the-cone", "narrow-path-is-no-higher-than-its-seeds"}
 
 
-# Errors in the paper.
+# Errors in the paper, shown by examples.
 
 
 def pair(keys: list[list[float]], scores: list[float], q1: list[float], q2: list[float]) -> Case:
-    """Return one input with the correlation loss and two directions."""
+    """Return one input with the correlation loss, and the directions q1 and q2."""
     problem = Problem(np.array([keys]), np.array([scores]), loss_named("correlation"))
     return Case(problem, arrays=MappingProxyType({"q1": np.array(q1), "q2": np.array(q2)}))
 
 
 def excess_along(case: Case, name: str, R: float) -> arb:
-    """Return L(R q) − L_α, in ball arithmetic."""
+    """Return L(R q̄) − L_α for the direction of the given name, in ball arithmetic."""
     problem = case.problem
     unit = direction(problem.keys, case.arrays[name]).unit
     with oracle.precision(256 + math.ceil(40 * R)):
@@ -94,10 +99,10 @@ def excess_along(case: Case, name: str, R: float) -> arb:
 
 
 def test_lemma_8b_is_false_for_a_neighbour_of_equal_score() -> None:
-    """With n = 1, T = 2, q1's only neighbour scores like the selected token: q1 is not neighbour-optimal, yet L is
-    constant.
+    """If the only neighbour of q1 scores like the selected token, q1 is not neighbour-optimal, yet L is constant.
 
-    With a third, lower token next in line q1, still not neighbour-optimal, is even strictly worse than q2.
+    With a third token of lower score, q1 is still not neighbour-optimal, but has a larger risk than q2, not a smaller
+    one.
     """
     flat = pair([[0.0, 0.0], [-1.0, 0.0]], [0.0, 0.0], [3.0, 4.0], [1.0, 0.0])
     assert ASSUMPTIONS["wider-direction"].check(flat).holds
@@ -115,9 +120,9 @@ def test_lemma_8b_is_false_for_a_neighbour_of_equal_score() -> None:
 
 @pytest.mark.parametrize("exponent", [4, 8])
 def test_the_radius_of_lemma_8a_does_not_depend_on_the_margin_difference_alone(exponent: int) -> None:
-    """With n = 1, T = 3, d = 2, fixed keys and scores, and θ2 − θ1 > 0.39, q2 still loses at R = 1/η for every η.
+    """With fixed keys and scores and margins θ2 − θ1 > 0.3, the risk along q2 is larger at R = 1/η for every η.
 
-    q1 = (1, η) has the lower-scoring neighbour at margin 1 + η and a higher-scoring token at 1 + 2η.
+    Along q1 = (1, η) the neighbour, which scores lower, has margin 1 + η, and a token that scores higher has 1 + 2η.
     """
     eta = 2.0**-exponent
     case = pair([[0.0, 0.0], [-1.0, -1.0], [-1.0, -2.0]], [0.0, -1.0, 3.0], [1.0, eta], [3.0, 4.0])
@@ -131,14 +136,14 @@ def test_the_radius_of_lemma_8a_does_not_depend_on_the_margin_difference_alone(e
 
 
 def test_the_neighbour_optimality_of_q2_is_not_needed() -> None:
-    """Lemma 8 (a) with a q2 whose neighbour scores higher: q2 wins by even more."""
+    """If the neighbour of q2 scores higher, the risk along q2 is smaller than Lemma 8 (a) needs."""
     case = pair([[0.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], [0.0, -1.0, 1.0], [1.0, 0.5], [1.0, -0.125])
     assert ASSUMPTIONS["wider-direction"].check(case).holds
     assert ASSUMPTIONS["decided-neighbours"].check(case).holds is False
     assert excess_along(case, "q2", 30.0) < 0 < excess_along(case, "q1", 30.0)
 
 
-# The constructions in the proof of Theorem 4, decided exactly.
+# Constructions of better directions in the proof of Theorem 4, decided over the rationals.
 
 
 @given(direction_cases(kinds=("lower", "near")))
@@ -195,7 +200,7 @@ def test_directions_a_millionth_away_are_handled_and_the_lmm_direction_is_refuse
 
 
 def test_margins_are_compared_on_rounded_keys_where_tokens_nearly_coincide() -> None:
-    """p_mm of the exact products x zᵀ has a smaller margin on the rounded keys than a direction near it."""
+    """For the rounded keys, p_mm of the exact products x zᵀ has a smaller margin than a direction near it."""
     tokens = [[[1.000000001257, 0.999999998679], [1.000000006404, 1.000000001049], [0.999999994643, 1.000000003616]]]
     data = QueryDataset(tokens, [[1.3, 0.9]], [1], [1.0, 0.5])
     statement = statement_named("theorem-4")
@@ -205,8 +210,10 @@ def test_margins_are_compared_on_rounded_keys_where_tokens_nearly_coincide() -> 
     assert sum(outcome.verdict is Verdict.UPHELD for outcome in outcomes) >= 5
 
 
-def test_the_preimage_is_orthogonal_where_rows_vanish() -> None:
-    """w = M⁺1 ⊥ q for ties, because M q = 0: to first order the perturbation does not change the length of q."""
+def test_the_perturbation_that_breaks_ties_is_orthogonal_to_the_direction() -> None:
+    """The perturbation w that breaks ties of tokens is orthogonal to q, so to first order the norm of q does not
+    change.
+    """
     case = find(direction_cases(kinds=("tied",)), lambda case: case.problem.d == 2)
     result = direction(case.problem.keys, case.arrays["q"])
     better = best_token_direction(case.problem.keys, result, result.best(case.problem.scores), 0.5)
@@ -216,7 +223,7 @@ def test_the_preimage_is_orthogonal_where_rows_vanish() -> None:
 
 
 def kind_of_case(case: Case) -> str:
-    """Return the case of the proof of Theorem 4: "A1", "A2" or "B"."""
+    """Return which case of the proof of Theorem 4 applies: "A1", "A2" or "B"."""
     result = direction(case.problem.keys, case.arrays["q"])
     own = np.take_along_axis(case.problem.scores, result.best(case.problem.scores)[:, None], axis=1)
     higher = bool((result.neighbours & (case.problem.scores > own)).any())
@@ -224,15 +231,15 @@ def kind_of_case(case: Case) -> str:
 
 
 @pytest.mark.parametrize("number", [0, 2])
-def test_verify_tries_every_case_of_the_proof(number: int) -> None:
-    """If Hypothesis could copy cases, seed 0 would have only one of (A2) and seed 2 none of (B), 30 distinct of 50."""
+def test_drawn_cases_include_every_case_of_the_proof_of_theorem_4(number: int) -> None:
+    """Draws copy no earlier cases; otherwise only 30 of 50 would differ, and some case of the proof would be rare."""
     cases = draw_cases(statement_named("theorem-4"), 50, number)
     kinds = [kind_of_case(case) for case in cases]
     assert min(kinds.count(kind) for kind in ("A1", "A2", "B")) >= 3
     assert len({case.problem.keys.tobytes() for case in cases}) >= 45
 
 
-def test_verify_reports_which_branches_occurred() -> None:
+def test_verify_reports_how_often_each_case_of_the_proof_occurred() -> None:
     result = verify_generated("theorem-4", 30, 0, REFERENCE)
     counts = {claim["name"]: claim["branches"] for claim in result.as_json()["claims"] if "branches" in claim}
     proof = {f"case ({part}) of the proof" for part in ("A1", "A2", "B")}
@@ -241,7 +248,7 @@ def test_verify_reports_which_branches_occurred() -> None:
     assert sum(counts["better-direction"].values()) == 30
     for path in ("path", "narrow-path"):
         assert set(counts[f"{path}-leaves-or-stays-bounded"]) == ends
-    # In a narrow cone the case of the proof decides: the path stays bounded in (A2), and only there.
+    # In a narrow cone, the path stays bounded only in case (A2) of the proof.
     bounded = counts["narrow-path-leaves-or-stays-bounded"]["the norm stays bounded"]
     claims = {claim.name: claim.cases for claim in result.claims}
     assert bounded == claims["narrow-path-norm-bounded"] <= counts["better-direction"]["case (A2) of the proof"]
@@ -254,7 +261,7 @@ def near_a_locally_optimal_direction(distance: float) -> Case:
 
 @pytest.mark.parametrize("distance", [1e-6, 1e-9, 1e-12])
 def test_faults_are_caught_near_a_locally_optimal_direction(distance: float) -> None:
-    """Where R_q ≈ 1/distance² is beyond float64, the bounds on either risk can still fail."""
+    """The radius from which q is beaten, about 1/distance², may be beyond float64; other claims can still fail."""
     case, theorem = near_a_locally_optimal_direction(distance), statement_named("theorem-4")
     claims = {claim.name for claim in check(theorem, case, REFERENCE).claims}
     assert "neighbourhood-risk-anywhere" in claims
@@ -264,7 +271,7 @@ def test_faults_are_caught_near_a_locally_optimal_direction(distance: float) -> 
 
 
 def true_excess(problem: Problem, found: Direction, alpha: np.ndarray, R: float) -> arb:
-    """Return n (L(R q̄) − L_α) at the exact R q̄."""
+    """Return n (L(R q̄) − L_α) at the exact R q̄, in ball arithmetic."""
     scale, total = arb(rational(R)) / arb(found.norm_squared).sqrt(), arb(0)
     for margins, scores, best in zip(found.exact, problem.scores.tolist(), alpha.tolist(), strict=True):
         weights = [(-arb(x) * scale).exp() for x in margins]

@@ -80,13 +80,13 @@ def test_reference_upholds_generated_cases(given_case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", CORNERS)
-def test_reference_upholds_the_corners(name: str) -> None:
+def test_theorem_1_is_upheld_on_corner_cases(name: str) -> None:
     outcome = check(statement("theorem-1"), CORNERS[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
 @pytest.mark.parametrize("fault", PATHS)
-def test_a_path_at_other_radii_is_caught(fault: str) -> None:
+def test_a_regularization_path_at_wrong_radii_is_caught(fault: str) -> None:
     under_test = planted(fault)[fault]
     assert "minimised-path-is-on-the-sphere" in falsified("theorem-1", CORNERS["several-inputs"], under_test)
 
@@ -98,14 +98,14 @@ def test_theorem_1_beyond_float64_is_undecided_with_a_reason() -> None:
         assert "κ" in outcome.reason
 
 
-def test_figure_1a() -> None:
+def test_theorem_1_is_upheld_on_figure_1a() -> None:
     claims = claims_of("theorem-1", figure_1a(), REFERENCE)
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
-    # With one SVM-neighbour the offset vanishes, and with it 1 − cos.
+    # With one SVM-neighbour the path is on the ray of p_mm, so no claim on a rate is made.
     assert {"offset-closed-form", "path-is-lowest", "sublevel-margin"} <= set(claims)
 
 
-def test_theorem_1_makes_its_claims() -> None:
+def test_which_rate_theorem_1_claims_depends_on_neighbours_of_dual_zero() -> None:
     assert "path-rate" in claims_of("theorem-1", CORNERS["several-inputs"], REFERENCE)
     assert "offset-limit" in claims_of("theorem-1", CORNERS["more-neighbours-than-dimensions"], REFERENCE)
     for name in ("zero-dual", "zero-dual-of-dependent"):
@@ -114,7 +114,7 @@ def test_theorem_1_makes_its_claims() -> None:
         assert "path-rate" not in claims
 
 
-def test_each_fault_is_caught_by_its_claim() -> None:
+def test_each_planted_fault_is_caught_by_the_intended_claim_of_theorem_1() -> None:
     cases = random_cases(4, equal=False)
     assert set(CAUGHT_BY) | set(MISSED) == set(FAULTS)
     for fault, claim in CAUGHT_BY.items():
@@ -123,7 +123,7 @@ def test_each_fault_is_caught_by_its_claim() -> None:
         assert not any(falsified("theorem-1", c, FAULTS[fault]) for c in cases), fault
 
 
-def test_a_textbook_kernel_is_judged_by_the_effective_claims_only() -> None:
+def test_for_a_textbook_kernel_theorem_1_makes_only_claims_at_finite_radii() -> None:
     kernel = replace(FAULTS["cancelling-gradient"], textbook_eps=2.0**-52)
     claims = claims_of("theorem-1", CORNERS["several-inputs"], kernel)
     assert set(claims) == {
@@ -140,18 +140,19 @@ def _svm(given_case: Case) -> MaxMargin:
     return solution
 
 
-def test_the_search_reaches_the_bound() -> None:
-    """The bound from the duals is attained on the boundary of the sublevel set; an inaccurate search would not get
-    there.
-    """
+def test_the_search_in_sublevel_sets_reaches_the_bound_from_the_duals() -> None:
+    """The bound from the duals is attained on the boundary of the sublevel set, which the search must reach."""
     for given_case in random_cases(4, equal=False):
         claim = claims_of("theorem-1", given_case, REFERENCE)["sublevel-correlation-from-duals"]
         kappa = float(log_kappa(given_case.problem).value)
         assert claim.slack < 1e-3 / (kappa * 1e6) + 1e-7
 
 
-def test_a_quarter_of_kappa_is_falsified() -> None:
-    """For two inputs with orthogonal keys whose gaps differ by 10⁶, the set really extends far below R p̄_mm."""
+def test_the_bounds_with_a_quarter_of_kappa_are_falsified() -> None:
+    """For two inputs with orthogonal keys and score gaps of ratio 10⁶, the sublevel set contains p with p·p̄_mm far
+    less
+    than R.
+    """
     keys = np.zeros((2, 2, 2))
     keys[:, 0] = np.eye(2)
     given_case = case(keys, np.array([[1.0, 0.0], [1e-6, 0.0]]), "correlation")
@@ -171,8 +172,10 @@ def test_a_quarter_of_kappa_is_falsified() -> None:
 
 
 @pytest.mark.parametrize("name", ["several-inputs", "more-neighbours-than-dimensions", "margin-1+3e-9", "zero-dual"])
-def test_reduced_program_agrees_with_the_global_search(name: str) -> None:
-    """The path found by L-BFGS from several starts, and polished on the risk itself, has the predicted offset."""
+def test_the_reduced_program_agrees_with_global_minimisation_of_the_risk(name: str) -> None:
+    """The path found by L-BFGS on the risk from several starts has the offset from p_mm that the reduced program
+    predicts.
+    """
     given_case = CORNERS[name]
     problem, svm = given_case.problem, _svm(given_case)
     constraints = Constraints.of(problem, svm)
@@ -186,9 +189,9 @@ def test_reduced_program_agrees_with_the_global_search(name: str) -> None:
         np.testing.assert_allclose(path.offsets[0] / svm.norm, basis @ y, atol=1e-9 * (1 + np.linalg.norm(y)))
 
 
-def test_closed_form_by_hand() -> None:
-    """For rows (1, 0) and (0, 2) with costs 1 and 3: p_mm = (1, ½), λ = (1, ¼), G o = log(c/λ) without its part along
-    p_mm.
+def test_the_closed_form_of_the_offset_by_hand() -> None:
+    """For k_opt − k_t = (1, 0) and (0, 2) with costs c = (1, 3), p_mm = (1, ½) and duals λ = (1, ¼); the offset solves
+    (k_opt − k_t)·o = log(c_t/λ_t), up to its part along p_mm.
     """
     given_case = case([[[0, 0], [-1, 0], [0, -2]]], [[3.0, 2.0, 0.0]], "correlation")
     svm = _svm(given_case)
@@ -225,13 +228,13 @@ def test_offset_grows_like_log_radius_where_a_neighbour_has_no_dual() -> None:
     sizes = [
         float(np.linalg.norm(Reduced.at(constraints, basis, rho).newton(np.zeros(1))[0])) for rho in (1e4, 1e6, 1e8)
     ]
-    # y balances e^{−y} and y/ρ: y + log y = log ρ.
+    # The offset y balances e^{−y} and y/ρ, so y + log y = log ρ at radius ρ.
     for rho, y in zip((1e4, 1e6, 1e8), sizes, strict=True):
         assert abs(y + np.log(y) - np.log(rho)) < 0.01
 
 
 def _nudged(amount: float) -> Any:
-    """Return the reference gradient, turned by a relative ``amount`` within the span of the first two axes."""
+    """Return an implementation with the gradient turned by the angle ``amount`` in the plane of the first two axes."""
     right = scaled_gradient
 
     def gradient(*args: Any) -> Any:
@@ -245,14 +248,16 @@ def _nudged(amount: float) -> Any:
 
 
 def test_a_gradient_turned_by_1e_11_is_caught() -> None:
-    """At radius 1e6 the offset magnifies an angle a million times; rounding alone must not suffice to fail."""
+    """A turn of 1e-17, below rounding, must not be caught; at radius 1e6 the offset shows angles a million times
+    larger.
+    """
     given_case = random_cases(2, equal=False)[0]
     assert not falsified("theorem-1", given_case, _nudged(1e-17))
     assert "path-is-stationary" in falsified("theorem-1", given_case, _nudged(1e-11))
 
 
 def _path_claims(given_case: Case, **changed: Any) -> dict[str, Verdict]:
-    """Return the verdicts on the path at two radii, with fields of the prediction at the second replaced."""
+    """Return the verdicts on the path at two radii; ``changed`` replaces fields of the second point."""
     problem, svm = given_case.problem, _svm(given_case)
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction, constraints.rows)
@@ -264,7 +269,7 @@ def _path_claims(given_case: Case, **changed: Any) -> dict[str, Verdict]:
 
 
 def test_a_prediction_that_newton_did_not_find_is_undecided() -> None:
-    """The path is not compared with it; if it were reported as found, it would be falsified."""
+    """A wrong prediction falsifies the claim, unless it is marked as not found by Newton's method."""
     given_case, far = CORNERS["more-neighbours-than-dimensions"], np.array([1e3])
     assert set(_path_claims(given_case).values()) == {Verdict.UPHELD}
     assert _path_claims(given_case, predicted=far)["path-is-stationary"] is Verdict.FALSIFIED
@@ -282,10 +287,12 @@ def test_a_prediction_that_newton_did_not_find_is_undecided() -> None:
         ("zero-dual", {"path-rate-with-logarithm": Verdict.UPHELD}),
     ],
 )
-def test_a_limit_that_newton_did_not_find_leaves_independent_claims(
+def test_claims_that_need_no_limit_are_decided_if_newton_did_not_find_the_limit(
     name: str, limits: dict[str, Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Columns in very different units keep Newton's method on the limit program from converging."""
+    """Newton's method may not converge on the reduced program of infinite radius if coordinates differ much
+    in scale.
+    """
     right = Reduced.newton
 
     def newton(self: Reduced, start: Any, steps: int = 400) -> tuple[Any, bool]:
@@ -301,10 +308,10 @@ def test_a_limit_that_newton_did_not_find_leaves_independent_claims(
     assert Verdict.FALSIFIED not in result.values()
 
 
-def test_columns_of_very_different_units_are_no_false_alarm() -> None:
-    """Rows are 10⁶/‖p_mm‖ long, opposite up to a margin of 10⁻³; a third one without a dual is 10⁻⁵ off the first.
+def test_coordinates_of_very_different_scales_are_no_false_alarm() -> None:
+    """Two differences k_opt − k_t are long and nearly opposite; a third, of dual 0, is 10⁻⁵ from the first.
 
-    The sphere alone curves the program there, by 1/ρ: sixteen digits below the curvature along the rows.
+    In one direction the reduced program has only the curvature of the sphere, 1/ρ, sixteen digits below that in others.
     """
     keys = [[[0.0, 0.0, 0.0], [-1e-3, 2600.0, 0.0], [-1e-3, -2600.0, 0.0], [-1e-3, 2600.0, 1e-5]]]
     claims = claims_of("theorem-1", case(keys, [[1.0, 0.0, -1.0, 0.0]], "exponential"), REFERENCE)

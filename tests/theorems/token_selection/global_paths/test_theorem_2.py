@@ -77,7 +77,7 @@ def test_reference_upholds_generated_cases(given_case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", CORNERS)
-def test_reference_upholds_the_corners(name: str) -> None:
+def test_theorem_2_is_upheld_on_corner_cases(name: str) -> None:
     outcome = check(statement("theorem-2"), CORNERS[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
@@ -90,13 +90,13 @@ def test_theorem_2_beyond_float64_is_undecided_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize("start", [1.0, 0.5, 0.0, -0.5, -1.0, -1.5])
-def test_figure_1a_from_each_of_its_starts(start: float) -> None:
+def test_theorem_2_is_upheld_on_figure_1a_from_each_start(start: float) -> None:
     claims = claims_of("theorem-2", figure_1a(start), REFERENCE)
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
     assert set(claims) >= SINGLE
 
 
-def test_each_fault_is_caught_by_its_claim() -> None:
+def test_each_planted_fault_is_caught_by_the_intended_claim_of_theorem_2() -> None:
     cases = [CORNERS["two-tokens"], *random_cases(2, equal=True)]
     assert set(CAUGHT_BY) | set(MISSED) == set(FAULTS)
     for fault, claim in CAUGHT_BY.items():
@@ -105,7 +105,7 @@ def test_each_fault_is_caught_by_its_claim() -> None:
         assert not any(falsified("theorem-2", c, FAULTS[fault]) for c in cases), fault
 
 
-def test_textbook_kernels_are_judged_by_the_effective_claims_and_upheld() -> None:
+def test_for_textbook_kernels_theorem_2_claims_no_limits_and_is_upheld() -> None:
     for given_case in random_cases(2, equal=True):
         for name, eps in (("cancelling-gradient", 2.0**-52), ("float32-softmax", 2.0**-23)):
             kernel = replace(FAULTS[name], textbook_eps=eps)
@@ -122,7 +122,7 @@ def _svm(problem: Problem) -> MaxMargin:
     return solution
 
 
-def test_climb_bound_is_not_vacuous_and_grows_like_log_t() -> None:
+def test_the_bound_on_the_increase_of_p_times_p_mm_is_not_vacuous_and_grows_like_log_t() -> None:
     problem = CORNERS["two-tokens"].problem
     svm = _svm(problem)
     steps = np.array([1e3, 1e6, 1e9, 1e12])
@@ -135,7 +135,7 @@ def test_climb_bound_is_not_vacuous_and_grows_like_log_t() -> None:
     assert bound[0] <= climbed <= 20 * bound[0]
 
 
-def test_correlation_bound_is_not_vacuous() -> None:
+def test_the_bound_on_the_correlation_with_p_mm_is_not_vacuous() -> None:
     problem = CORNERS["two-tokens"].problem
     svm = _svm(problem)
     start = np.array([[1.0, 2.0]])
@@ -148,8 +148,10 @@ def test_correlation_bound_is_not_vacuous() -> None:
     assert lower / run.norms[-1, 0] > -1
 
 
-def test_a_deficit_without_its_logarithm_fails() -> None:
-    """From the origin with small steps the path is not straight: the term λ log(…) is needed, and suffices."""
+def test_the_correlation_bound_fails_without_its_logarithmic_term() -> None:
+    """From the origin with small steps, the run is not straight: the bound holds with its term λ log(…), not
+    without.
+    """
     problem = CORNERS["margin-1+1e-5"].problem
     svm = _svm(problem)
     run = gradient_descent(problem, np.zeros((1, 2)), steps=500, log_step=-4.0 - problem.log_smoothness)
@@ -161,7 +163,7 @@ def test_a_deficit_without_its_logarithm_fails() -> None:
 
 
 def _offset(name: str, norm: float = 1e6) -> tuple[FlowOffset, np.ndarray, float, np.ndarray]:
-    """Return the prediction, the flow's offset in units of ‖p_mm‖, 1 − cos, and the start in those units."""
+    """Return the predicted offset, the flow's offset, 1 − cos, and the start; lengths are in units of ‖p_mm‖."""
     given_case = CORNERS[name]
     problem = given_case.problem
     svm = _svm(problem)
@@ -174,8 +176,9 @@ def _offset(name: str, norm: float = 1e6) -> tuple[FlowOffset, np.ndarray, float
 
 
 def test_the_flow_offset_is_the_closed_form_plus_the_conserved_part() -> None:
-    """Every row is an SVM-neighbour: the flow conserves the part of p(0) outside their span, and the offset is known to
-    8 digits.
+    """All tokens are SVM-neighbours, so the flow keeps the part of p(0) outside the span of the k_opt − k_t, and the
+    offset
+    from p_mm is known to 8 digits.
     """
     offsets, z, one_minus_cosine, start = _offset("duplicate-tokens")
     predicted = offsets.across(offsets.q + offsets.free(start))
@@ -188,12 +191,12 @@ def test_flow_with_a_neighbour_of_dual_zero_drifts_like_log_norm() -> None:
     _, early, _, _ = _offset("zero-dual", 1e3)
     _, late, _, _ = _offset("zero-dual", 1e6)
     drift = float(np.linalg.norm(late) - np.linalg.norm(early))
-    # Across the ray dy/d log t = e^{−y}, so that y = log log t + const.
+    # The offset y beside the ray has dy/d log t = e^{−y}, so y = log log t + const.
     assert abs(drift - math.log(1e3)) < 0.05
 
 
 @pytest.mark.parametrize("name", ["zero-dual", "margin-1+3e-9", "margin-1+1e-5", "far-start"])
-def test_the_bound_from_the_start_covers_the_flow_and_is_not_absurd(name: str) -> None:
+def test_the_bound_on_the_offset_from_the_start_holds_and_is_not_absurdly_large(name: str) -> None:
     offsets, z, one_minus_cosine, start = _offset(name)
     bound = offsets.from_start(start, 1e6)
     size = float(np.linalg.norm(z))
@@ -206,18 +209,20 @@ SPARSE = Problem(
       [0.02, -1.85, 0, 1.78, -5], [-1, 0.29, 0, -2, -5]]],
     [[0.0, -1, -1, -1, -1, -1]],
 )  # fmt: skip
-"""Three of the four SVM-neighbours have a dual; the fourth differs from the first in a coordinate in which p_mm is
-zero.
+"""Three of four SVM-neighbours have a positive dual; the fourth differs from the first in a coordinate in which p_mm
+is 0.
 """
 PARTLY = Problem(
     [[[0, 0, 0, 0], [-1, 0, 0, 0], [-1, -1, 0, 0], [-1, 1, 0, 0], [-1, 0.5, 0, -1], [-1, 0, -1, -2]]],
     [[0.0, -1, -1, -1, -1, -1]],
 )
-"""Three neighbours of dependent rows have a dual, in dual solutions each of which leaves one out; two have none."""
+"""Three neighbours have linearly dependent k_opt − k_t, and each has a positive dual in some solution; two have
+dual 0.
+"""
 
 
 @pytest.mark.parametrize("problem", [SPARSE, PARTLY])
-def test_neighbours_without_a_dual_are_no_counterexample(problem: Problem) -> None:
+def test_neighbours_of_dual_zero_are_no_counterexample_to_theorem_2(problem: Problem) -> None:
     svm = _svm(problem)
     assert not svm.strictly_complementary
     assert svm.dual_support.sum() == 3
@@ -232,7 +237,7 @@ RIGHT = FlowOffset.of
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A function that makes offsets whose q is moved by ``by`` within the span, to the limit of other duals."""
+    """A replacement of :meth:`FlowOffset.of` that moves q, the limit of the offset, by ``by`` within the span."""
 
     by: float
 
@@ -245,10 +250,8 @@ TRIANGLE = Problem([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]])
 
 
 @pytest.mark.parametrize("problem", [PARTLY, TRIANGLE])
-def test_a_limit_beside_the_right_one_is_falsified(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bounds allow for the residual of q, which is set to zero here, and for no more: the flow does not tend to
-    this q.
-    """
+def test_a_wrong_limit_of_the_offset_is_falsified(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds allow for the residual of q; with the residual set to 0, a wrong q is noticed."""
     where = "theorems.token_selection.global_paths.theorem_2_global_convergence.FlowOffset.of"
     caught = []
     for by in (1e-3, -1.0):
@@ -259,9 +262,9 @@ def test_a_limit_beside_the_right_one_is_falsified(problem: Problem, monkeypatch
     assert all("flow-offset-closed-form" in names for names in caught), caught
 
 
-def test_several_inputs_may_reach_another_direction() -> None:
-    """The theorem needs n = 1 (Figure 8): along (1, 0) the second input selects its worse token, by a
-    margin above 1.
+def test_with_several_inputs_the_flow_may_go_to_another_direction_than_p_mm() -> None:
+    """For n = 2 (Figure 8), one flow goes to the direction (1, 0), along which the second input selects its worse
+    token.
     """
     keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.5, 0.5], [0.0, 0.0]]])
     problem, start = Problem(keys, np.array([[1.0, 0.0], [1.0, 0.0]])), np.array([20.0, 0.0])
@@ -275,7 +278,7 @@ def test_several_inputs_may_reach_another_direction() -> None:
 
 
 def test_a_prompt_that_steps_are_too_short_to_move_is_no_counterexample() -> None:
-    """Steps of 1e-15 leave ‖p‖ = 51 unchanged, while exact steps would add up to more than its rounding."""
+    """Steps of 1e-15 leave p of norm 51 unchanged in floats, though their exact sum would exceed its rounding."""
     problem = Problem([[[2.0], [3.0]], [[0.0], [1.0]]], [[2.0, 1.9], [0.0, -0.1]], "logistic")
     outcome = check(statement("theorem-2"), Case(problem, seed=1897165503), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason

@@ -1,4 +1,9 @@
-"""The statement on scores that no prompt wins on all inputs: on fixed and drawn cases, and with planted faults."""
+"""The statement on optimal tokens that no prompt selects on all inputs at once: on fixed and drawn cases, and with
+planted faults.
+
+A prompt that gives no token a larger logit than the optimal ones ties some tokens with them; the finite part of the
+flow's limit is in the span F of the tied differences of keys, its direction in the complement U.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ from theorems.token_selection.global_paths import unwinnable_scores as module
 
 STATEMENT = statement_named("unwinnable-scores")
 OPPOSED = Case(Problem([[[1, 0], [0, 0]], [[-1, 0], [0, 0]], [[0, 1], [0, 0]]], [[1.0, 0.0]] * 3), seed=1)
-"""Two opposed inputs and a free one."""
+"""Two inputs whose optimal tokens need opposite prompts, and a third input whose optimal token can be selected."""
 OBLIQUE = Case(
     Problem(
         [[[2.0, 1.0], [0.0, 0.0]], [[-1.0, -0.5], [0.0, 0.0]], [[0.3, 1.0], [0.0, 0.0]]],
@@ -30,11 +35,11 @@ OBLIQUE = Case(
     seed=2,
 )
 UNEQUAL = Case(Problem(OPPOSED.problem.keys, [[2.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), seed=3)
-"""A case whose finite part is not 0."""
+"""A case in which the finite part of the limit is not 0."""
 COPY = Case(Problem([[[1.0], [1.0]], [[1.0], [0.0]]], [[1.0, 0.0]] * 2), seed=4)
-"""A case in which the best token has a copy of a lower score: F = {0}."""
+"""A case in which the optimal token has a copy of lower score, so F = {0}."""
 NOTHING_FREE = Case(Problem(OPPOSED.problem.keys[:2, :, :1], [[1.0, 0.0]] * 2), seed=5)
-"""A case in which every token ties and U = 0."""
+"""A case in which all tokens tie, so U = {0}."""
 FIXED = [OPPOSED, OBLIQUE, UNEQUAL, COPY, NOTHING_FREE]
 DRAWN = list(draw_cases(STATEMENT, 40, 0))
 
@@ -45,7 +50,7 @@ def test_unwinnable_scores_is_upheld(case: Case) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_every_claim_is_made() -> None:
+def test_every_claim_on_unwinnable_scores_is_made_on_some_case() -> None:
     made = {claim.name for case in DRAWN for claim in check(STATEMENT, case, REFERENCE).claims}
     assert made == set(STATEMENT.claims)
     names = {claim.name for claim in check(STATEMENT, UNEQUAL, REFERENCE).claims}
@@ -58,7 +63,7 @@ def test_a_planted_fault_is_caught(fault: object) -> None:
     assert any(check(STATEMENT, case, wrong).verdict is Verdict.FALSIFIED for case in [UNEQUAL, *DRAWN])
 
 
-def test_the_data_satisfy_the_assumption() -> None:
+def test_the_assumption_that_optimal_tokens_tie_is_decided() -> None:
     tied = assumption_named("optimal-tokens-tied")
     for case in [*FIXED, *DRAWN]:
         assert tied.check(case).holds
@@ -70,7 +75,7 @@ def test_the_data_satisfy_the_assumption() -> None:
     assert tied.check(even).holds is False
 
 
-def test_drawn_data_reach_every_kind_of_split() -> None:
+def test_drawn_data_have_every_kind_of_tie_and_finite_part() -> None:
     splits = [split for case in DRAWN if (split := score_split(case.problem)) is not None]
     assert {0, 1, 2, 3} <= {len(split.level) for split in splits}
     assert any(not split.across.size for split in splits)
@@ -98,8 +103,8 @@ def test_a_missing_split_is_undecided_and_a_nan_is_falsified() -> None:
     assert "not finite" in outcome.reason
 
 
-def test_a_split_without_ties_is_refuted() -> None:
-    """Ŝ = {α} is refuted although all its tying weights (there are none) are positive."""
+def test_a_result_that_reports_no_ties_is_refuted() -> None:
+    """A result in which no token ties is refuted, although its weights, of which there are none, are all positive."""
 
     def untied(problem: Problem) -> module.ScoreSplit:
         split = score_split(Problem(problem.keys, problem.scores, problem.loss))

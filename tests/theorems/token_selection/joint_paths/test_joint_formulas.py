@@ -1,4 +1,8 @@
-"""Formulas of the joint statements, by hand."""
+"""Formulas of the statements on joint paths, by hand.
+
+The head v = r v̄_mm + w has the offset w from the ray; the prompt p has norm at most R; Θ is the margin of the limiting
+direction of p.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ EPS = float(np.finfo(float).eps)
 
 
 def is_right(found: Any, expected: list[float]) -> None:
-    """Assert that a value agrees with the expected one up to its error bound and the rounding of the expectation."""
+    """Assert that bounded values contain the expected ones up to rounding, with errors of at most 1e-12."""
     due = np.array(expected)
     assert np.shape(found.value) == due.shape
     same = found.value == due  # infinities
@@ -38,51 +42,49 @@ def is_right(found: Any, expected: list[float]) -> None:
     assert (found.error[np.isfinite(due)] <= 1e-12).all()
 
 
-def test_an_angle_to_the_axis_does_not_cancel() -> None:
-    """For (4, 4), and for (3, 10⁻⁹) with 10⁻¹⁸/18; a vector that does not point along the axis counts as opposite."""
+def test_one_minus_cosine_to_an_axis_is_computed_without_cancellation() -> None:
+    """1 − cos for (3, 10⁻⁹) is 10⁻¹⁸/18, without cancellation; it is 2 for a vector that points away from the axis."""
     w = np.array([[1.0, 4.0], [0.0, 1e-9], [0.0, 0.0], [-5.0, 1.0]])
     is_right(one_minus_cosine(exact(np.array([1.0, 0.0])), 3.0, w), [1 - math.sqrt(0.5), 1e-18 / 18, 0.0, 2.0])
     small = one_minus_cosine(exact(np.array([1.0, 0.0])), 3.0, w[1:2])
     assert small.value[0] == pytest.approx(1e-18 / 18, rel=1e-12, abs=0)
 
 
-def test_odds_of_a_bound() -> None:
-    """A probability of ¼ has odds of 1 to 3; for 0 and 1 the result is −∞."""
+def test_the_log_odds_of_a_bound() -> None:
+    """A bound of ¼ has odds of 3 to 1 against; for bounds outside (0, 1) the result is −∞."""
     is_right(log_odds(exact(np.array([0.25, 0.75]))), [math.log(3), -math.log(3)])
     assert (log_odds(exact(np.array([0.0, -0.5, 1.0, 1.5]))).value == -np.inf).all()
 
 
-def test_bounds_on_nonoptimality_from_a_margin() -> None:
-    """Two tokens a margin of log 3 below the best have a third of its weight each; one alone has a quarter of the
-    total.
-    """
+def test_bounds_on_the_weight_of_other_tokens_from_a_margin() -> None:
+    """With margin log 3, two other tokens have together at most 2/5 of the weight, and a single one at least ¼."""
     upper, lower = nonoptimality_bounds(exact(np.array([math.log(3), 0.0])), 3)
     is_right(upper, [0.4, 2 / 3])
     is_right(lower, [0.25, 0.5])
 
 
 @pytest.mark.parametrize(("log_bound", "due"), [(math.log(0.25), math.log(3)), (-0.5, math.log(math.exp(0.5) - 1))])
-def test_odds_of_the_logarithm_of_a_bound(log_bound: float, due: float) -> None:
+def test_the_log_odds_of_a_bound_given_by_its_logarithm(log_bound: float, due: float) -> None:
     result = odds_of_log(np.array([log_bound, 0.0, 0.5]))
     assert result == pytest.approx([due, -np.inf, -np.inf], rel=1e-14)
 
 
 def leaning(norm: float, chord: float) -> list[float]:
-    """Return a point of the given norm at the given distance from the point of equal norm on the first axis."""
+    """Return a point of the given norm, at distance ``chord`` from the point of equal norm on the first axis."""
     along = norm - chord**2 / (2 * norm)
     return [along, math.sqrt(norm**2 - along**2)]
 
 
 @pytest.mark.parametrize(("later", "verdict"), [(4.9, Verdict.UPHELD), (5.1, Verdict.FALSIFIED)])
-def test_a_deviation_may_double(later: float, verdict: Verdict) -> None:
-    """It grows from 2.5 at norm 10 to 5 at norm 100; a deviation of up to one logit is always allowed."""
+def test_the_deviation_from_the_limiting_ray_may_at_most_double(later: float, verdict: Verdict) -> None:
+    """A deviation of 2.5 at norm 10 may be up to 5 at norm 100; a deviation below one logit is always allowed."""
     points, axis = np.array([leaning(10.0, 2.5), leaning(100.0, later)]), np.array([1.0, 0.0])
     assert _rate("head-rate", points, axis, 1e3).verdict is verdict
     assert _rate("head-rate", points, axis, 1e-3).verdict is Verdict.UPHELD
 
 
-def test_the_ratio_is_that_of_the_growth_of_norms() -> None:
-    """Heads grow from 3 to 6; prompts, once large enough to select, from 100 to 112."""
+def test_the_ratio_of_joint_descent_is_that_of_the_growth_of_norms() -> None:
+    """The norm of v grows by 2.25 while that of p, once it is large enough to select tokens, grows by 12."""
     setup = joint_setup(DATASETS["figure-3b"]().normalise(), REFERENCE)
     requests: list[float] = []
 
@@ -118,7 +120,7 @@ def setup_3b() -> JointSetup:
 
 
 def limits_of(setup: JointSetup, replaced: Replacements | None = None) -> list[Claim]:
-    """Return the claims on the minimiser at R = 20/Θ, r = e^{RΘ/2}."""
+    """Return the claims on the pair (v, p) of least risk at R = 20/Θ and r = e^{RΘ/2}."""
     starts = np.stack([setup.separator.direction, setup.target.direction])
     R, rate = 20 / setup.target.margin, setup.target.margin
     other = REFERENCE.replace("other", replaced)
@@ -126,8 +128,8 @@ def limits_of(setup: JointSetup, replaced: Replacements | None = None) -> list[C
     return list(minimiser_claims(at))
 
 
-def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
-    """The pair under test has the opposite prompt."""
+def test_a_reported_minimiser_is_refuted_by_a_pair_of_lower_risk() -> None:
+    """The pair (v, p) under test has the opposite prompt, −p."""
 
     def lost(*arguments: Any) -> JointMinimum:
         minimiser = joint_minimiser(*arguments)
@@ -152,7 +154,9 @@ def test_a_head_at_which_another_token_scores_as_much_leaves_the_limit_undecided
 
 
 def test_outputs_of_a_head_need_six_correct_bits() -> None:
-    """The condition is ‖w‖ max‖z‖ (d + 8) eps ≤ 1/64, with the longest token, not the longest column."""
+    """Outputs count as known if ‖w‖ max‖token‖ (d + 8) eps ≤ 1/64; the largest norm is that of a token, not of a
+    column.
+    """
     joint = setup_3b().joint
     longest = float(np.linalg.norm(joint.tokens, axis=2).max())
     w = np.array([2.0**-6 / (longest * 10 * EPS), 0.0])
@@ -161,7 +165,7 @@ def test_outputs_of_a_head_need_six_correct_bits() -> None:
     assert not has_digits(joint, w * (1 + 1e-9))
 
 
-def test_the_spread_is_the_longest_side() -> None:
+def test_the_spread_is_the_largest_norm_of_a_token_across_the_head() -> None:
     setup = setup_3b()
     sides = setup.sides.value[setup.joint.svm.support]
     result = setup.spread.value
@@ -170,8 +174,8 @@ def test_the_spread_is_the_longest_side() -> None:
 
 
 @pytest.mark.parametrize(("loss", "known"), [(0.9, True), (1.5, False)])
-def test_a_head_that_may_be_anywhere_gives_no_bound(loss: float, known: bool) -> None:
-    """A bound on 1 − cos(v, v_mm) above 1 is vacuous."""
+def test_a_head_of_unknown_direction_gives_no_bounds(loss: float, known: bool) -> None:
+    """If the bound on 1 − cos(v, v_mm) exceeds 1, the bounds on tokens of other inputs are vacuous."""
     setup = setup_3b()
     level = Sublevel(setup, REFERENCE, 10.0, 50.0, 50.0 * setup.target.direction)
     level.__dict__["head_loss"] = exact(np.float64(loss))
@@ -179,16 +183,16 @@ def test_a_head_that_may_be_anywhere_gives_no_bound(loss: float, known: bool) ->
     assert np.isfinite(level.other_bounds.value[others]).any() == known
 
 
-def test_losses_over_the_whole_range() -> None:
-    """Compare log log(1 + e^{−u}) with −E."""
+def test_logarithms_of_logistic_losses_over_the_whole_range() -> None:
+    """Compare log log(1 + e^{−u}) with plain formulas, for u from −800 to 500."""
     u = np.array([-800.0, -1.0, 0.0, 1.0, 500.0])
     result = _log_losses(exact(np.zeros(5)), exact(u))
     assert result.value == pytest.approx([math.log(math.log1p(math.exp(-x))) if x > -700 else math.log(-x) for x in u])
 
 
 @pytest.mark.parametrize("part", ["prompts", "offsets"])
-def test_a_pair_outside_its_balls_is_refuted(part: str) -> None:
-    """First the prompt has norm 2R, then the head norm 2r."""
+def test_a_reported_minimiser_with_too_large_norms_is_refuted(part: str) -> None:
+    """The pair under test has a prompt of norm 2R, or a head of norm 2r."""
 
     def longer(*arguments: Any) -> JointMinimum:
         minimum = joint_minimiser(*arguments)
@@ -200,7 +204,7 @@ def test_a_pair_outside_its_balls_is_refuted(part: str) -> None:
     assert (claim.name, claim.verdict) == ("path-is-in-the-balls", Verdict.FALSIFIED)
 
 
-def test_a_pair_of_another_radius_is_refuted() -> None:
+def test_a_reported_minimiser_for_another_radius_is_refuted() -> None:
     def nearer(joint: Joint, schedule: Any, R: float, starts: Any) -> JointMinimum:
         return joint_minimiser(joint, schedule, R / 2, starts)
 

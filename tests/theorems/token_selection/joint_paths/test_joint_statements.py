@@ -1,4 +1,11 @@
-"""Theorems 5 and 6, Lemmas 12 and 13 and the conjecture on joint descent: upheld, and not applicable elsewhere."""
+"""Theorems 5 and 6, Lemmas 12 and 13 and the conjecture on joint descent: upheld where they apply, without false
+alarms.
+
+On a joint path, r bounds ‖v‖ and R bounds ‖p‖; Θ is the margin of the limiting direction of p, Γ the label margin of
+the
+head. An input is a support if its constraint in the head's SVM has a positive dual; c* is the ratio r/R from which on
+only supports determine the direction of p.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +41,9 @@ JOINT = ("lemma-12", "lemma-13", "theorem-5", "theorem-6", "conjecture-joint-des
 
 @cache
 def cases_of(id: str) -> tuple[Case, ...]:
-    """Return fixed cases of the statement's own strategy to which it applies, without the trivial first ones."""
+    """Return cases drawn from the statement's strategy to which it applies, without the first ones, which are
+    trivial.
+    """
     drawn: list[Case] = []
 
     @settings(max_examples=14)
@@ -48,7 +57,7 @@ def cases_of(id: str) -> tuple[Case, ...]:
 
 
 @pytest.mark.parametrize("id", JOINT)
-def test_upheld_by_the_reference(id: str) -> None:
+def test_the_joint_statements_are_upheld_by_the_reference(id: str) -> None:
     cases = cases_of(id)
     assert len(cases) >= 5
     for case in cases:
@@ -63,8 +72,8 @@ def test_figures(id: str) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_points_on_the_sphere_are_not_shortened() -> None:
-    """Margins are 600 along p_mm = (4/7, 0, 3/7), whose norm floats round up."""
+def test_theorem_6_is_upheld_where_the_norm_of_p_mm_is_rounded_up() -> None:
+    """Norms along p_mm = (4/7, 0, 3/7) are rounded up, yet points on the sphere must not be shortened."""
     X = [
         [[1.0, 0.0, 0.0, 0.0], [0.0, -0.875, 0.0, 0.0]],
         [[-1.0, 0.0, 0.0, 0.5], [0.0, -0.5, 0.0, 0.0]],
@@ -91,8 +100,8 @@ def test_figure_3b_is_no_case_of_theorem_5() -> None:
 @pytest.mark.parametrize(
     ("ratio", "verdict"), [(0.9, Verdict.NOT_APPLICABLE), (1.0, Verdict.UPHELD), (3.0, Verdict.UPHELD)]
 )
-def test_the_schedule_is_part_of_the_case(ratio: float, verdict: Verdict) -> None:
-    """On Figure 3(b), c* = 1: along r = 0.9 R Theorem 6 is false, hence not applicable."""
+def test_whether_theorem_6_applies_depends_on_the_case_s_schedule_of_norms(ratio: float, verdict: Verdict) -> None:
+    """On Figure 3(b) c* = 1, so with r = 0.9 R Theorem 6 would be false, and does not apply."""
     prompts = np.array([16.0, 64.0, 256.0])
     case = DATASETS["figure-3b"]().replace(arrays={"head_radii": ratio * prompts, "prompt_radii": prompts})
     outcome = check(statement_named("theorem-6"), case, REFERENCE)
@@ -100,9 +109,7 @@ def test_the_schedule_is_part_of_the_case(ratio: float, verdict: Verdict) -> Non
 
 
 def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
-    """Along r = R/2 the path ends between p_mm and p_relax, so that the claim on p_relax fails (smallest instance:
-    Figure 3(b)).
-    """
+    """On Figure 3(b) with r = R/2 the path ends between p_mm and p_relax, so the claim on p_relax fails."""
     setup = joint_setup(DATASETS["figure-3b"](), REFERENCE)
     R = 2.0**24
     starts = np.random.default_rng(0).normal(size=(32, 2))
@@ -116,8 +123,10 @@ def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
     assert any(c.name == "limit-reached" and c.verdict is Verdict.FALSIFIED for c in wrong)
 
 
-def test_bounds_are_tight_to_a_few_percent() -> None:
-    """The search reaches the bound on q_max: a bound ten percent smaller is violated."""
+def test_the_bound_on_the_weight_of_other_tokens_is_tight_to_ten_percent() -> None:
+    """The search finds points at 90 % of the bound on the weight of other tokens, so a smaller bound would be
+    violated.
+    """
     setup = joint_setup(DATASETS["figure-3a"](), REFERENCE)
     R = 30.0 * setup.separator.norm
     level = Sublevel(setup, REFERENCE, 30.0, R, R * setup.separator.direction)
@@ -134,8 +143,9 @@ def test_bounds_are_tight_to_a_few_percent() -> None:
 
 
 def single_input() -> Case:
-    """Return one input with tokens (1, 0) and (0, 0): Γ = ν = D = 1, and all inequalities of the derivation are
-    equalities up to e^{−RΘ}.
+    """Return one input with the tokens (1, 0) and (0, 0), on which all inequalities of the derivation are equalities up
+    to
+    e^{−RΘ}.
     """
     data = Dataset(np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([1.0]), np.array([1.0, 0.0]))
     return Case(data.problem, dataset=data, alpha=np.array([0]))
@@ -143,8 +153,8 @@ def single_input() -> Case:
 
 @pytest.mark.parametrize("id", ["theorem-5", "theorem-6"])
 @pytest.mark.parametrize("name", ["figure-1a", "figure-1b"])
-def test_one_input_with_a_head_on_the_sphere_is_no_false_alarm(name: str, id: str) -> None:
-    # Lateral offsets are 1e6 at r = e^60: whether the head lies in its ball is known only up to the rounding of w.
+def test_one_input_with_a_head_on_the_boundary_is_no_false_alarm(name: str, id: str) -> None:
+    # At r = e^60 the head's offset is 1e6, and rounding of the offset hides whether ‖v‖ ≤ r.
     outcome = check(statement_named(id), DATASETS[name](), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
@@ -155,7 +165,7 @@ def given_by(X: list[list[list[float]]], Y: list[float], v: list[float], seed: i
 
 
 def test_a_pair_for_which_the_solver_diverged_is_not_taken_for_the_minimiser() -> None:
-    """A token is at 0.94 of the optimal one: from one start the head diverges to 1e100, where any prompt is as good."""
+    """A token nearly equals 0.94 times the optimal one; from one start the solver's head diverges to 1e100."""
     case = given_by(
         [
             [[0.5, 0.25, -0.75, -0.75], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]],
@@ -170,7 +180,9 @@ def test_a_pair_for_which_the_solver_diverged_is_not_taken_for_the_minimiser() -
 
 
 def test_an_offset_that_grows_like_log_r_converges_in_direction() -> None:
-    """Two tokens of input 0 almost tie: one is tight with a dual, the other falls behind like log R."""
+    """Two tokens of input 0 nearly tie: one has a tight constraint of positive dual, the other falls behind
+    like log R.
+    """
     case = given_by(
         [
             [[-1.0, 0.0, 0.0], [-0.3, -0.3, 0.1], [-0.3, -0.3, 0.0]],
@@ -184,7 +196,9 @@ def test_an_offset_that_grows_like_log_r_converges_in_direction() -> None:
 
 
 def test_a_head_outside_its_ball_by_rounding_is_no_false_alarm() -> None:
-    """With one support F is 1e-15, and a head of offset 6e5 that lies 1e-9 outside its ball beats the competitor."""
+    """With one support, a head with ‖v‖ larger than r by a rounding has lower risk than the pair that it is compared
+    with.
+    """
     case = given_by(
         [
             [
@@ -204,7 +218,7 @@ def test_a_head_outside_its_ball_by_rounding_is_no_false_alarm() -> None:
 
 
 def test_a_token_that_ties_the_label_margin_up_to_rounding_is_no_false_alarm() -> None:
-    """Token 1 of the non-support falls short of Γ by about 1e-17: e^{RΘ/2} times this is decided by rounding."""
+    """A token of an input that is no support misses the margin Γ by about 1e-17, which rounding decides."""
     case = given_by(
         [
             [
@@ -226,8 +240,9 @@ def test_a_token_that_ties_the_label_margin_up_to_rounding_is_no_false_alarm() -
 
 
 def test_a_head_that_diverges_along_a_rounding_is_no_minimiser() -> None:
-    """With one support and v̄_mm rounded, the token has a slope of 1e-16 across v̄_mm; the solver's head
-    ended at 1e54.
+    """With one support, rounding of v̄_mm gives the risk a slope of 1e-16 across v̄_mm, along which the solver's head
+    once
+    diverged to 1e54.
     """
     case = given_by(
         [
@@ -250,8 +265,8 @@ def test_a_head_that_diverges_along_a_rounding_is_no_minimiser() -> None:
     assert "limit-reached" in {claim.name for claim in outcome.claims}
 
 
-def test_the_ratio_of_norms_is_that_of_their_growth() -> None:
-    """The error of ‖v‖/‖p‖ is O(1/R); p(c) at this ratio would move by as much as the claimed deviation."""
+def test_the_conjecture_uses_the_ratio_of_growth_instead_of_the_ratio_of_norms() -> None:
+    """The ratio ‖v‖/‖p‖ has an error of order 1/R, which would move p(c) by as much as the claim allows."""
     X = np.array([[[1.0, 0.0], [0.640625, -0.1640625]], [[3.0, 1.0], [0.0, 0.5]], [[-3.0, 0.0], [-0.75, -0.5]]])
     W = np.array([[1.0, 2.0], [0.0, 1.0]])
     data = Dataset(X, np.array([1.0, 1.0, -1.0]), np.array([1.0, 0.0]), W, LOSSES["logistic"])
@@ -261,8 +276,8 @@ def test_the_ratio_of_norms_is_that_of_their_growth() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_limit_is_scale_invariant(seed: int) -> None:
-    """Along r = e^{RΘ} an output of tokens of size 1000 once lost 1000 at R p̄_mm, and the limit was 10⁻⁵ off."""
+def test_theorem_5_is_upheld_for_tokens_in_another_unit(seed: int) -> None:
+    """With tokens of size 1000 and r = e^{RΘ}, the limit was once wrong by 10⁻⁵."""
     tokens = 1000.0 * np.array([[[1.0, 0.0], [0.25, -0.5]]])
     data = Dataset(tokens, np.array([1.0]), np.array([1.0, 0.0]))
     case = Case(data.problem, dataset=data, alpha=np.array([0]), seed=seed)
@@ -271,7 +286,7 @@ def test_the_limit_is_scale_invariant(seed: int) -> None:
 
 
 def test_a_limit_hidden_by_the_rounding_of_logits_is_no_false_alarm() -> None:
-    """Some keys are 1e-12 from that of α, others 1/2: logits at RΘ = 2^28 are known only to 1 %."""
+    """Key differences are 1e-12 and 1/2, so at RΘ = 2^28 some logits are known only up to 1 %."""
     X = np.array([[[1.0, 0.0, 0.0], [0.25, -1e-12, 0.0], [0.25, -0.5, 0.25]]])
     data = Dataset(X, np.ones(1), np.eye(3)[0], np.eye(3)[1:])
     case = Case(data.problem, dataset=data, alpha=np.array([0]), seed=2)
@@ -280,8 +295,10 @@ def test_a_limit_hidden_by_the_rounding_of_logits_is_no_false_alarm() -> None:
 
 
 @pytest.mark.parametrize(("nearer", "made"), [(2.0**-53, False), (2.0**-50, False), (2.0**-10, True)])
-def test_an_input_that_binds_only_by_a_rounding_is_no_false_alarm(nearer: float, made: bool) -> None:
-    """ρ of the second input is below Θ by this share: margins in floats do not decide whether c*/2 is too small."""
+def test_an_input_whose_constraint_is_tight_up_to_a_rounding_is_no_false_alarm(nearer: float, made: bool) -> None:
+    """The second input's margin is below Θ by the share ``nearer``; if this is a rounding, floats do not decide whether
+    c*/2 is too small, and the claim is not made.
+    """
     X = np.array([[[1.0, 0.0, 0.0], [0.0, -0.5, 0.0]], [[2.0, 0.0, 0.0], [0.0, -0.5 * (1 - nearer), 0.25]]])
     data = Dataset(X, np.ones(2), np.eye(3)[0], np.eye(3)[1:])
     setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0, 0])).normalise(), REFERENCE)
@@ -295,8 +312,10 @@ def test_an_input_that_binds_only_by_a_rounding_is_no_false_alarm(nearer: float,
 
 
 @pytest.mark.parametrize(("apart", "made"), [(2.0**-52, False), (0.5, True)])
-def test_neighbours_dependent_up_to_a_rounding_make_no_sharp_claim(apart: float, made: bool) -> None:
-    """Two rows (1/2, ±apart) have duals and are independent, but floats cannot invert them."""
+def test_no_sharp_claim_is_made_for_neighbours_that_are_dependent_up_to_a_rounding(apart: float, made: bool) -> None:
+    """The differences of keys (1/2, ±apart) are independent with positive duals, but for tiny ``apart`` not in
+    floats.
+    """
     X = np.array([[[1.0, 0.0, 0.0], [0.0, -0.5, apart], [0.5, -0.5, -apart]]])
     data = Dataset(X, np.ones(1), np.eye(3)[0], np.eye(3)[1:])
     setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0])).normalise(), REFERENCE)
@@ -318,13 +337,17 @@ NEARLY_TWICE = Dataset(
     [1.0, 0.0, 0.0, 0.0],
     np.eye(4)[1:],
 )
-"""The first input has a tight token without a dual, 0.014 from the one with a dual: a logit is an offset of 71."""
+"""The first input has two tight tokens at distance 0.014, one of dual 0: to separate their logits by one, the prompt
+must be 71 off the ray.
+"""
 
 
-def test_a_near_copy_of_a_tight_token_is_left_slowly() -> None:
-    """From step k to 4k the offset grows from 65 to 153, by 1.2 logits, of which 1.4 = log 4 are allowed."""
+def test_a_prompt_may_leave_a_near_copy_of_a_tight_token_slowly() -> None:
+    """From step k to 4k the prompt's offset grows from 65 to 153, that is by 1.2 logits, where log 4 = 1.4 are
+    allowed.
+    """
     case = Case(NEARLY_TWICE.problem, dataset=NEARLY_TWICE, alpha=np.array([1, 1, 1]))
-    # The runs do not depend on the claimed limit, so that one run serves three times.
+    # Runs do not depend on the claimed limit, so the same run is used three times.
     right = REFERENCE.replace("right", {joint_descent: remembered(joint_descent)})
     outcome = check(statement_named("conjecture-joint-descent"), case, right)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
@@ -339,7 +362,7 @@ def test_a_near_copy_of_a_tight_token_is_left_slowly() -> None:
 
 
 def remembered(descent: Callable[..., JointTrajectory]) -> Callable[..., JointTrajectory]:
-    """Return the descent with a cache: equal arrays and settings are run once."""
+    """Return the descent with a cache, so that equal arrays and settings are run only once."""
     runs: dict[Any, JointTrajectory] = {}
 
     def run(*arrays: np.ndarray, **settings: Any) -> JointTrajectory:
@@ -362,12 +385,12 @@ NULL_SPACES = {
     "zero column": [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [2.0, 1.0, 0.0]],
     "rank two": [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 2.0]],
 }
-"""Key-query weights under which keys span at most a plane."""
+"""Key-query weights W for which keys lie in a plane or line."""
 
 
 @pytest.mark.parametrize("W", NULL_SPACES.values(), ids=NULL_SPACES)
 @pytest.mark.parametrize("seed", range(2))
-def test_upheld_on_keys_with_a_null_space(W: list[list[float]], seed: int) -> None:
+def test_theorem_5_is_upheld_for_keys_that_span_a_plane(W: list[list[float]], seed: int) -> None:
     X = np.array([[[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]], dtype=np.float32).astype(np.float64)
     data = Dataset(X, np.array([1.0]), np.array([0.0, 0.0, 1.0]), np.array(W), LOSSES["logistic"])
     outcome = check(statement_named("theorem-5"), Case(data.problem, dataset=data, seed=seed), REFERENCE)
@@ -375,7 +398,9 @@ def test_upheld_on_keys_with_a_null_space(W: list[list[float]], seed: int) -> No
 
 
 def test_a_radius_that_is_too_small_for_near_ties_falsifies_nothing() -> None:
-    """The bound on the cosine at the best competitor is 1 − 2e-6: no minimiser could do better at this radius."""
+    """At this radius even the limiting direction allows a bound of 1 − 2e-6 on the cosine only, so no limit is
+    claimed.
+    """
     data = Dataset(
         [
             [[1, 0.5, 1], [0, 0, 0]],

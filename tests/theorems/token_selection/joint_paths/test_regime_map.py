@@ -1,5 +1,6 @@
-"""The regime map: c* on Figure 3(b), and data without a map. The ends of the schedules are tested in
-tests/theorems/figures.
+"""The regime map of joint paths: the critical ratio c* on Figure 3(b), and data that have no map.
+
+The limits of the paths in the map are tested in tests/theorems/figures.
 """
 
 from __future__ import annotations
