@@ -1,4 +1,7 @@
-"""Cases for Theorems 1 and 2, each for a corner: degenerate duals, duplicates, near-active margins, scales."""
+"""Corner cases for Theorems 1 and 2: degenerate duals, duplicates, margins near 1, extreme scales.
+
+A row is a difference k_opt − k_t.
+"""
 
 from __future__ import annotations
 
@@ -36,19 +39,21 @@ def figure_1a(start: float = 1.0) -> Case:
     return case([[[-0.1, 1], [1, 0], [0, 0]]], [[1, 0.9, 0.9]], start=np.array([0.0, start]))
 
 
-# The optimal key is 0 in all cases: then the rows of the SVM are the negated other keys.
+# The optimal key is 0 in these cases, so rows are the negated other keys.
 CORNERS: dict[str, Case] = {
-    # Rows are (1, 0) and (1, 1): p_mm = (1, 0), and the second row is an SVM-neighbour with dual zero, so that the
-    # offset grows.
+    # For the rows (1, 0) and (1, 1), p_mm is (1, 0), and the second token is an SVM-neighbour of dual 0, so that the
+    # offset from the ray grows.
     "zero-dual": case([[[0, 0], [-1, 0], [-1, -1]]], [[1, 0, 0]]),
-    # Rows are (1, 0, 0), (1, 1, 0), (1, -1, 0), (1, 0, 2): dependent duals (0 is inside), the last one always zero.
+    # Of the rows (1, 0, 0), (1, ±1, 0) and (1, 0, 2), the first three are dependent; the last has dual 0 in all
+    # solutions.
     "zero-dual-of-dependent": case([[[0, 0, 0], [-1, 0, 0], [-1, -1, 0], [-1, 1, 0], [-1, 0, -2]]], [[1, 0, 0, 0, 0]]),
     "duplicate-tokens": case([[[0, 0], [-1, 0.5], [-1, 0.5], [-1, -1]]], [[1, 0, 0, 0]]),
     "more-neighbours-than-dimensions": case([[[0, 0], [-1, 1], [-1, 0], [-1, -1], [-1, -0.5]]], [[2, 0, 0, 0, 0]]),
-    # The third token has margin 1 + 3e-9: it is no neighbour, but has an influence at every radius up to 1e8.
+    # The third token, of margin 1 + 3e-9, is no neighbour, but matters at every radius up to 1e8.
     "margin-1+3e-9": case([[[0, 0], [-1, 0], [-(1 + 3e-9), -1]]], [[1, 0, 0]]),
     "margin-1+1e-5": case([[[0, 0], [-1, 0], [-(1 + 1e-5), -1]]], [[1, 0, 0]]),
-    # Two inputs have rows a thousandth apart: the limit offset is so far that its Hessian underflows nearby.
+    # The rows of two inputs differ by a thousandth, so the limit of the offset is so far away that the Hessian of the
+    # reduced program underflows near it.
     "nearly-one-row": case([[[0, 0], [-1, -1]], [[0, 0], [-0.999, -1.001]]], [[0, -1], [0, -1]]),
     # Two opposite rows are 1e5 long: steps as long as the first allows once led to a point of the same risk beyond the
     # second.
@@ -60,7 +65,7 @@ CORNERS: dict[str, Case] = {
         [[-(2**-20), 0], [3, 2.9]],
         "correlation",
     ),
-    # At norm 10⁶‖p_mm‖ the logits of the longest row leave no digits of the weights; at 10⁵ they do.
+    # At norm 10⁶‖p_mm‖ the logits of the longest row are too large for weights to have digits; at 10⁵ they are not.
     "rows-a-hundred-thousandfold-apart": case(
         [
             [
@@ -73,7 +78,7 @@ CORNERS: dict[str, Case] = {
         [[-1.1, -1.1, -1.1, -1]],
         "exponential",
     ),
-    # The second row's weight of 1e-17 balances the curvature of the sphere: no value of the risk shows it.
+    # The second row's weight of 1e-17 balances the curvature of the sphere, which no value of the risk in floats shows.
     "zero-dual-on-a-long-row": case([[[0, 0], [-1, 0], [-1, -(2**20)]]], [[1, 0, 0]]),
     # A weight of 4e-7 is on a row a million times longer than the other: rounding along one once hid the other's
     # valley.
@@ -97,17 +102,17 @@ CORNERS: dict[str, Case] = {
     "long-p_mm": case([[[0, 0], [-1, 1 - 1e-2], [1, -1]]], [[1, 0, 0]], "correlation"),
     "far-start": case([[[0, 0, 0], [-1, 0, 0], [-1, -1, 0]]], [[1, 0, 0]], start=np.array([-5.0, 40.0, 7.0])),
 }
-"""Cases that both statements must uphold."""
+"""Cases on which Theorems 1 and 2 must be upheld."""
 
 BEYOND_FLOAT: dict[str, Case] = {
-    # |ℓ'| = e^{−10¹²⁰} at the optimal score: κ = 10¹²⁰.
+    # At the optimal score |ℓ'| is e^{−10¹²⁰}, so κ is 10¹²⁰.
     "scores-of-1e120": case([[[1, 0.2], [0, 0.1], [-0.3, 1]]], [[1e120, 0, 0]])
 }
-"""Cases that are undecided, with a reason, because the limit lies beyond every float."""
+"""Cases that are inconclusive, with a reason, because the limit shows only at norms beyond floats."""
 
 
 def random_cases(count: int, *, equal: bool) -> list[Case]:
-    """Return fixed separable cases with a strict optimum, alternately with one input, over all losses."""
+    """Return separable cases with unique optimal tokens, drawn from a fixed seed; every other one has one input."""
     cases: list[Case] = []
     seed = 0
     while len(cases) < count:

@@ -186,7 +186,7 @@ def test_the_best_token_of_every_tie_is_selected(case: Case) -> None:
     assert within_cone(better.vector, result.vector, 2.0**-20)
 
 
-def test_directions_a_millionth_away_are_handled_and_the_lmm_direction_is_refused() -> None:
+def test_theorem_4_is_upheld_near_a_locally_optimal_direction_and_not_applicable_to_it() -> None:
     keys = np.array([[[0.0, 0.0], [-1.0, 0.0]]])
     problem = Problem(keys, np.array([[0.0, -1.0]]))
     theorem = statement_named("theorem-4")

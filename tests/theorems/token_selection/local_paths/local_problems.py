@@ -1,4 +1,7 @@
-"""Hand-made problems around locally optimal tokens, each for a corner case."""
+"""Hand-made problems around locally optimal tokens, each for a corner case.
+
+A row is a difference k_α − k_t, and row·p_mm the margin of token t.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ def case(keys: object, scores: object, alpha: list[int], loss: str = "logistic",
 
 
 def nearly_neighbour(excess: float, gap: float = -1.0) -> Case:
-    """Return a case with p_mm = (1, 0), in which token 2 has margin 1 + excess and scores above α if gap < 0."""
+    """Return a case with p_mm = (1, 0), in which token 2 has margin 1 + excess, and scores ``gap`` less than α."""
     return case([[[1.0, 0.0], [0.0, 0.0], [-excess, 1.0]]], [[0.0, -1.0, -gap]], [0])
 
 
 HAND_MADE: dict[str, Case] = {
-    # One row and no other token: the gradient is parallel to p_mm.
+    # With a single row, the gradient is parallel to p_mm.
     "two-tokens": case([[[1.0, 0.5], [-0.5, 0.0]]], [[1.0, 0.0]], [0]),
     "one-dimension": case([[[1.0], [0.0], [-1.0]], [[2.0], [0.5], [-3.0]]], [[1.0, 0.0, 2.0], [0.5, 0.0, 3.0]], [0, 0]),
-    # Input 1 has no SVM-neighbour, and its other tokens score above α: its own term has the wrong sign.
+    # Input 1 has no SVM-neighbour and its other tokens score above α, so its part of the gradient has the wrong sign.
     "wrong-sign-input": case(
         [[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[4.0, 0.0], [0.0, 1.0], [1.0, -1.0]]],
         [[1.0, 0.0, 0.5], [0.0, 2.0, 1.0]],
@@ -34,21 +37,21 @@ HAND_MADE: dict[str, Case] = {
     "three-nano": nearly_neighbour(3e-9),
     "three-nano-but-good": nearly_neighbour(3e-9, gap=1.0),
     "nearly-neighbour": nearly_neighbour(0.05),
-    # Duplicates: two equal neighbours with different scores share one dual.
+    # Two equal neighbours with different scores share one dual.
     "duplicate-neighbours": case(
         [[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0, 0.75, -2.0]], [0], "exponential"
     ),
-    # (0, 1) and (0, −1) are neighbours of p_mm = (1, 0) beside (0, 0), whose dual alone suffices.
+    # (0, 0), (0, 1) and (0, −1) are neighbours for p_mm = (1, 0); a positive dual of (0, 0) alone suffices.
     "zero-dual-neighbours": case(
         [[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, -1.0]]], [[1.0, 0.0, 0.5, -4.0]], [0], "correlation"
     ),
-    # The neighbour (0, 1) has a zero dual in every dual solution.
+    # The dual of the neighbour (0, 1) is zero in every dual solution.
     "not-complementary": case([[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0, 0.5]], [0]),
-    # The cone is 2e-10 wide and begins at norm 1e10: the flow's path must be known to 1e-10 of its norm.
+    # The cone is 2e-10 wide and begins at norm 1e10, so the flow must be known up to 1e-10 of its norm.
     "narrow-cone": case(
         [[[1.0, -2.0], [-3.0, 2.0 - 2.0**-28], [0.0, 0.0], [-1.0, 0.0]]], [[-1.0, 1.0, 0.0, -1.0]], [2]
     ),
-    # Scores make the weights as far from the duals as possible: the offset is long.
+    # Scores make softmax weights very different from the duals, so the offset from the ray of p_mm is long.
     "long-offset": case(
         [[[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [[0.0, 0.0, 1.0], [0.5, 0.0, 0.0], [0.0, 0.5, 0.25]]],
         [[1.0, 0.0, 0.999], [5.0, -100.0, 1.0]],
@@ -67,7 +70,7 @@ def constants_of(example: Case) -> LocalConstants:
 
 
 def random_case(rng: np.random.Generator) -> Case | None:
-    """Return Gaussian keys and scores with random α, or None if α is not locally optimal."""
+    """Return a case with Gaussian keys and scores and random α, or None if α is not locally optimal."""
     n, tokens, d = int(rng.integers(1, 5)), int(rng.integers(2, 6)), int(rng.integers(1, 8))
     keys, scores = rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens))
     loss = ("logistic", "exponential", "correlation", "sigmoid")[int(rng.integers(4))]

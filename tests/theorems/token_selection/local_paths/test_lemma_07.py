@@ -1,4 +1,10 @@
-"""Lemma 7 and its constants: right, not vacuous, and falsified by planted faults."""
+"""Lemma 7 and its constants: right, not vacuous, and falsified by planted faults.
+
+The cone is {1 − cos(p, p_mm) ≤ μ, ‖p‖ ≥ R}; its radius R is ρ‖p_mm‖. (L1) bounds the gradient in the cone, (L3) says
+how
+nearly it points along p_mm, with the constant κ. P is ‖p_mm‖, g a difference k_α − k_t, m its margin g·p_mm. A harmful
+token scores at least as much as α, without being a neighbour.
+"""
 
 from __future__ import annotations
 
@@ -50,17 +56,17 @@ def test_lemma_7_is_upheld(made: Case) -> None:
 
 
 @pytest.mark.parametrize("name", HAND_MADE)
-def test_lemma_7_is_upheld_in_the_corners(name: str) -> None:
+def test_lemma_7_is_upheld_on_corner_cases(name: str) -> None:
     outcome = check(lemma_7, HAND_MADE[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_an_svm_that_gives_up_without_a_proof_is_refuted() -> None:
+def test_an_svm_solver_that_reports_infeasibility_without_proof_is_refuted() -> None:
     outcome = check(lemma_7, HAND_MADE["two-tokens"], FAULTS["svm-always-infeasible"])
     assert outcome.verdict is Verdict.FALSIFIED
 
 
-def test_alpha_that_is_not_locally_optimal_is_not_applicable() -> None:
+def test_lemma_7_does_not_apply_to_alpha_that_is_not_locally_optimal() -> None:
     example = case([[[1.0, 0.0], [0.0, 0.0]]], [[0.0, 1.0]], [0])
     outcome = check(lemma_7, example, REFERENCE)
     assert outcome.verdict is Verdict.NOT_APPLICABLE
@@ -68,18 +74,18 @@ def test_alpha_that_is_not_locally_optimal_is_not_applicable() -> None:
 
 
 def test_the_constants_of_two_tokens_by_hand() -> None:
-    """P‖g‖ = 1, so A = ½, ε = ¼ and μ = (ε/A)²/8 = 1/32; nothing is better than p_mm, so κ = 0."""
+    """P‖g‖ = 1, so A = ½, ε = ¼ and μ = (ε/A)²/8 = 1/32; the gradient is parallel to p_mm, so κ = 0."""
     constants = constants_of(HAND_MADE["two-tokens"])
     assert pytest.approx(0.5, rel=1e-15) == constants.A
     assert constants.delta == math.inf
     assert constants.epsilon == 0.25
     assert constants.mu == pytest.approx(1 / 32, rel=1e-14)
     assert constants.kappa(10.0) == pytest.approx(0.0, abs=1e-15)
-    # Condition (a) with u = e^{−ρ(m − w)}, m = 1, w = ¼ is e^{−0.75ρ} ≤ ½.
+    # Condition (a) of the statement is e^{−ρ(m − w)} ≤ ½, with m = 1 and w = ¼.
     assert constants.base_rho == pytest.approx(math.log(2) / 0.75, rel=0.011)
 
 
-def test_only_harmful_tokens_affect_delta() -> None:
+def test_delta_depends_on_harmful_tokens_only() -> None:
     near, good = constants_of(nearly_neighbour(0.05)), constants_of(nearly_neighbour(0.05, gap=1.0))
     assert near.delta == pytest.approx(0.025)
     assert near.epsilon == pytest.approx(0.0125)
@@ -94,7 +100,7 @@ def test_mu_is_at_least_that_of_the_paper(made: Case) -> None:
     assert constants.mu >= (constants.epsilon / constants.A) ** 2 / 8 * (1 - 1e-12)
 
 
-def test_margins_that_round_to_one_are_known_exactly() -> None:
+def test_margins_beyond_one_are_known_exactly_where_floats_round_them_to_one() -> None:
     example = nearly_neighbour(2.0**-70)
     solution = max_margin(example.problem.keys, example.chosen_tokens)
     assert isinstance(solution, MaxMargin)
@@ -106,7 +112,7 @@ def test_margins_that_round_to_one_are_known_exactly() -> None:
     assert "no longer resolves" in outcome.reason
 
 
-def test_an_input_without_neighbours_has_the_wrong_sign_and_is_outweighed() -> None:
+def test_the_gradient_of_an_input_without_neighbours_is_outweighed() -> None:
     example = HAND_MADE["wrong-sign-input"]
     constants = constants_of(example)
     assert not constants.solution.neighbours[1].any()
@@ -136,8 +142,10 @@ def test_kappa_does_not_change_with_the_unit_of_the_weights() -> None:
     assert first == pytest.approx(second, rel=1e-9)
 
 
-def test_kappa_is_sharp() -> None:
-    """No κ' < κ satisfies Σ ω e^{−y}(κ' − y) ≥ 0 on Σ λ̂y = 0: the worst y, found by optimisation, needs κ itself."""
+def test_no_smaller_kappa_satisfies_its_inequality() -> None:
+    """κ is the least number with Σ ω e^{−y}(κ − y) ≥ 0 for all y with Σ λ̂y = 0, for weights ω and normalised
+    duals λ̂.
+    """
     duals, weights = np.array([0.6, 0.4]), np.array([1.0, 5.0])
     kappa = correlation_constant(duals, np.log(weights), np.log(weights), np.empty(0), NO_HARM)
     first = np.linspace(-8, 8, 400_001)
@@ -148,7 +156,7 @@ def test_kappa_is_sharp() -> None:
 
 
 @pytest.mark.parametrize("made", random_cases(12, seed=2), ids=lambda made: str(made.seed))
-def test_constants_are_monotone_and_radius_inverts_pi(made: Case) -> None:
+def test_kappa_decreases_with_the_radius_and_radius_inverts_pi(made: Case) -> None:
     constants = constants_of(made)
     rhos = constants.base_rho * np.geomspace(1, 1e4, 12)
     kappas = [constants.kappa(rho) for rho in rhos]
@@ -163,8 +171,8 @@ def test_constants_are_monotone_and_radius_inverts_pi(made: Case) -> None:
             assert constants.pi(radius / 1.05) > pi
 
 
-def test_brute_force_finds_no_violation_of_l3() -> None:
-    """Try 60,000 random points of the cones, a third of them on the boundary, at three radii for 40 random problems."""
+def test_l3_holds_at_60000_random_points() -> None:
+    """The points are in the cones of 40 random problems at three radii, a third of them on the boundary."""
     tried = 0
     rng = np.random.default_rng(5)
     for example in random_cases(40, seed=4):
@@ -186,8 +194,8 @@ def _view(constants: LocalConstants, points: np.ndarray) -> ConeView:  # type: i
 
 
 @pytest.mark.parametrize("made", random_cases(5, seed=6), ids=lambda made: str(made.seed))
-def test_optimisation_at_the_radius_itself_finds_no_violation(made: Case) -> None:
-    """Minimise the slack of (L3) over the spherical cap ‖p‖ = R, ν ≤ μ, from the worst of many points."""
+def test_l3_holds_at_the_point_of_least_slack_on_the_cone_s_base(made: Case) -> None:
+    """Minimise the slack of (L3) over the points of the cone with ‖p‖ = R, from the worst of many starting points."""
     constants = constants_of(made)
     rho, axis, rng = constants.base_rho, constants.solution.direction, np.random.default_rng(0)
     kappa, largest = constants.kappa(rho), math.sqrt(2 * constants.mu * (1 - 1e-6))
@@ -214,8 +222,8 @@ def test_optimisation_at_the_radius_itself_finds_no_violation(made: Case) -> Non
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
-def test_a_smaller_kappa_is_refuted(share: float) -> None:
-    """The constant is sharp: 0.9 κ fails on many problems."""
+def test_l3_with_a_smaller_kappa_is_refuted(share: float) -> None:
+    """With 0.9 κ, (L3) fails on many problems."""
     refuted, rng = 0, np.random.default_rng(8)
     for example in random_cases(30, seed=7):
         constants = constants_of(example)
@@ -230,20 +238,20 @@ def test_a_smaller_kappa_is_refuted(share: float) -> None:
     assert refuted >= 3
 
 
-def test_a_cone_that_is_too_wide_is_refuted() -> None:
+def test_lemma_7_with_a_cone_that_is_too_wide_is_refuted() -> None:
     constants = constants_of(nearly_neighbour(0.05))
     assert not falsified(constants)
     wider = replace(constants, mu=4 * constants.mu)
     assert "margins-in-cone" in falsified(wider)
     wide = replace(constants, mu=64 * constants.mu)
-    # With a cone 64 times wider but the same radius, the harmful token wins at the boundary.
+    # At the boundary of a cone 64 times wider, the gradient moves p towards the harmful token.
     points = cone_points(np.random.default_rng(1), wide, np.full(300, constants.base_radius * 4), wide.mu)
     view = _view(wide, points)
     assert (view.descent @ view.axis < 0).any()
 
 
-def test_ignoring_harmful_tokens_is_refuted() -> None:
-    """Without the gap of the token above α, radius and cone are those of harmless tokens, and (L1) fails in them."""
+def test_constants_that_ignore_harmful_tokens_are_refuted() -> None:
+    """With the cone and radius for a harmless token in place of the harmful one, (L1) fails."""
     constants = constants_of(nearly_neighbour(0.05))
     harmless = constants_of(nearly_neighbour(0.05, gap=1.0))
     points = cone_points(np.random.default_rng(2), harmless, np.full(300, harmless.base_radius), harmless.mu)
@@ -254,8 +262,8 @@ def test_ignoring_harmful_tokens_is_refuted() -> None:
     )
 
 
-def test_a_radius_that_is_too_small_is_refuted() -> None:
-    """Below the base radius the bounds of (L1) fail where harmful tokens are near."""
+def test_lemma_7_from_a_radius_that_is_too_small_is_refuted() -> None:
+    """At an eighth of the base radius, (L1) fails because of a harmful token with margin near 1."""
 
     class Early(LocalConstants):
         base_rho = constants_of(nearly_neighbour(0.05)).base_rho / 8  # type: ignore[assignment]
@@ -268,8 +276,8 @@ def test_a_radius_that_is_too_small_is_refuted() -> None:
     assert falsified(early) & {"no-stationary-point", "lower-bound", "correlation"}
 
 
-def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
-    """The scores that the gradient sees have the other sign: α is reported as locally optimal, but is not."""
+def test_a_gradient_with_negated_scores_is_refuted() -> None:
+    """The gradient under test negates the scores, for which α is not locally optimal."""
     lies = REFERENCE.replace(
         "negated-scores", {scaled_gradient: lambda keys, scores, loss, p: scaled_gradient(keys, -scores, loss, p)}
     )
@@ -278,9 +286,7 @@ def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
 
 
 def test_kappa_where_weights_differ_beyond_float64() -> None:
-    """With equal duals κ is about half the spread; weights cut off at e^700 once made it at most 690, and
-    (L3) false.
-    """
+    """With equal duals κ is about half the range of the weights' logarithms, also where weights overflow floats."""
     none = np.empty(0)
     for spread in (1e2, 1e4, 1e5):
         weights = np.array([0.0, spread])
@@ -290,7 +296,7 @@ def test_kappa_where_weights_differ_beyond_float64() -> None:
 
 @pytest.mark.parametrize("id", ["lemma-7", "theorem-3"])
 def test_scores_of_a_hundred_million_are_no_false_alarm(id: str) -> None:
-    """|ℓ'| = e^{−10⁸} occurs beside a slope of order one: bounds and their quotients underflow separately."""
+    """Slopes |ℓ'| of e^{−10⁸} occur beside slopes of order one, so bounds underflow."""
     rng = np.random.default_rng(1)
     X, Y = 1e8 * rng.normal(size=(3, 4, 3)), np.array([1.0, -1.0, 1.0])
     problem = Problem(X, np.einsum("n,ntd,d->nt", Y, X, np.array([1.0, 0.5, -0.3])))

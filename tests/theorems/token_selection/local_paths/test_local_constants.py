@@ -1,4 +1,4 @@
-"""Constants of Lemma 7, used as sides of claims, carry the rounding of their own formulas: against ball arithmetic."""
+"""The constants C⁻, C⁺ and C of Lemma 7 carry the rounding of their own formulas, compared with ball arithmetic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ PROBLEMS = [*random_cases(12, seed=21), nearly_neighbour(0.05), HAND_MADE["wrong
 
 
 def true_logs(constants: LocalConstants, rho: float) -> dict[str, arb]:
-    """Return log C⁻, log C⁺ and log C, token by token, by the formulas in the module's docstring."""
+    """Return log C⁻, log C⁺ and log C, summed token by token, by the formulas in the docstring of Lemma 7's
+    constants.
+    """
     problem, alpha, P = constants.problem, constants.solution.alpha, arb(constants.solution.exact.norm_squared).sqrt()
     harmful, p, R = constants.harmful, list(constants.solution.exact.p), arb(rho)
     rows = difference_rows(problem.keys, alpha)
@@ -45,7 +47,7 @@ def true_logs(constants: LocalConstants, rho: float) -> dict[str, arb]:
             (arb(float(problem.scores[i].max())), chosen + mixing),
         )
         least, most = max(ends[0], key=float), min(ends[1], key=float)
-        # Monotone slopes have their extremes at the ends; the slope of σ(−u) rises up to 0 and falls from there on.
+        # Monotone slopes are extreme at the ends of the interval, that of the sigmoid loss perhaps at 0.
         slopes = [slope(problem.loss.name, u) for u in (least, most, *([arb(0)] if least < 0 < most else []))]
         for x in mine:
             low[x] = min(slopes, key=float) * (gap[x] - mixing) / (1 + u[i])
@@ -76,7 +78,7 @@ def slope(loss: str, u: arb) -> arb:
 
 @pytest.mark.parametrize("level", [1.0, 3.0, 30.0])
 def test_logarithms_of_constants_are_within_their_error_bounds(level: float) -> None:
-    """No constant is outside its error bound, and no error bound is more than a few hundred times too wide."""
+    """All constants are within their error bounds, and some error uses at least a five-hundredth of its bound."""
     used = []
     for example in PROBLEMS:
         constants = constants_of(example)
@@ -105,8 +107,8 @@ def test_constants_in_floats_agree_with_those_with_error_bounds() -> None:
             assert abs(plain - carried.value) <= 8 * carried.error + 1e-13 * abs(plain)
 
 
-def test_a_score_that_ties_with_alpha_leaves_every_constant_finite() -> None:
-    """Γu underflows beside D = 0; the rest of ω⁺ is known by its logarithm."""
+def test_constants_are_finite_for_a_token_that_scores_like_alpha() -> None:
+    """The score gap is 0 and its correction underflows, yet logarithms of the constants are finite."""
     example = nearly_neighbour(1.0)
     problem = example.problem
     tied = Case(type(problem)(problem.keys, np.array([[0.0, -1.0, 0.0]]), problem.loss), alpha=example.alpha)

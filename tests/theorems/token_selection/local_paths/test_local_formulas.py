@@ -1,4 +1,10 @@
-"""Formulas of the local statements, by hand: the resolution of floats, cones, longest steps, harmful tokens."""
+"""Formulas of the local statements, by hand: the resolution of floats, cones, longest steps, harmful tokens.
+
+A cone with opening μ contains the points with 1 − cos ≤ μ, seen from its tip; ρ is a norm in units of P = ‖p_mm‖, κ and
+π
+the constants of (L3). A row is a difference k_α − k_t of margin m; p' is p minus the tip, ρ' its norm in units of P, ν'
+its 1 − cos.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +44,7 @@ from theorems.token_selection.local_paths.theorem_3_local_convergence import (
 )
 
 SHORT = case([[[4.0, 0.0], [0.0, 0.0], [2.0, 1.0]]], [[1.0, 0.0, 0.5]], [0])
-"""A case with rows (4, 0) and (2, −1): p_mm = (2, −1)/5 has margins 8/5 and 1."""
+"""A case with the rows (4, 0) and (2, −1), for which p_mm = (2, −1)/5 has the margins 8/5 and 1."""
 
 
 def cone_of(example: Case) -> InvariantCone:
@@ -48,8 +54,10 @@ def cone_of(example: Case) -> InvariantCone:
     return cone
 
 
-def test_logits_need_six_correct_bits() -> None:
-    """(d + 3) eps · 2ρ max P‖g‖ = 2⁻⁶ defines ρ, and a radius is resolvable if twice the radius is below it."""
+def test_a_radius_is_resolved_if_logits_have_six_correct_bits() -> None:
+    """The largest ρ has (d + 3) eps · 2ρ max P‖row‖ = 2⁻⁶; a radius counts as resolved if twice the radius is
+    below it.
+    """
     constants = constants_of(SHORT)
     rho = resolvable_rho(constants)
     assert (2 + 3) * EPS * 2 * rho * constants.reach.max() == pytest.approx(2.0**-6, rel=1e-14)
@@ -58,7 +66,7 @@ def test_logits_need_six_correct_bits() -> None:
 
 
 def test_step_growth_adds_up_to_the_logarithm_of_the_factor() -> None:
-    """Even columns have equal entries, odd ones entries that fall like 1/(20 + s)."""
+    """Entries are equal in even columns; in odd columns they decrease like 1/(20 + s) with the step s."""
     result = growth(4, math.exp(2.0), 3)
     assert result[:, 0] == pytest.approx(np.full(4, 0.5))
     assert result[:, 1].sum() == pytest.approx(2.0)
@@ -67,7 +75,9 @@ def test_step_growth_adds_up_to_the_logarithm_of_the_factor() -> None:
 
 
 def test_the_longest_step_solves_its_quadratic() -> None:
-    """The equation is μ − ν' + η c − (1 − μ) η²/2 = 0 for c = [1 − (1 − μ)(1 + κ/ρ' − ν')] A."""
+    """The equation is μ − ν' + η c − (1 − μ) η²/2 = 0 with c = [1 − (1 − μ)(1 + κ/ρ' − ν')] A, A the step's part along
+    p_mm.
+    """
     cone = cone_of(SHORT)
     constants, axis, mu = cone.constants, cone.constants.solution.direction, cone.constants.mu
     across = np.array([-axis[1], axis[0]])
@@ -78,12 +88,12 @@ def test_the_longest_step_solves_its_quadratic() -> None:
     eta = float(cone.longest_step((cone.tip + moved)[None], unit[None])[0]) / SAFETY
     nu = 1 - math.cos(lean)
     c = (1 - (1 - mu) * (1 + cone.kappa * constants.norm / length - nu)) * math.cos(0.3)
-    # The cosine of so small an angle loses digits, hence the tolerance.
+    # The tolerance is wide because the cosine of so small an angle loses digits.
     assert mu - nu + eta * c - (1 - mu) * eta**2 / 2 == pytest.approx(0.0, abs=1e-9 * mu)
 
 
 def leaning(cone: InvariantCone, nu: float) -> np.ndarray:
-    """Return a point whose 1 − cos, seen from the tip, is ν."""
+    """Return a point of the plane whose 1 − cos, seen from the tip of the cone, is ν."""
     axis = cone.constants.solution.direction
     across = np.array([-axis[1], axis[0]])
     lean = 2 * math.asin(math.sqrt(nu / 2))
@@ -96,22 +106,22 @@ def test_a_cone_contains_no_point_beyond_its_opening(share: float, inside: bool)
     assert cone.contains(leaning(cone, share * cone.constants.mu)) is inside
 
 
-def test_in_one_dimension_every_point_that_is_far_enough_is_inside() -> None:
+def test_in_one_dimension_a_cone_contains_every_point_far_enough_along_p_mm() -> None:
     cone = cone_of(HAND_MADE["one-dimension"])
     assert cone.contains(2 * cone.radius * cone.constants.solution.direction)
     assert not cone.contains(-2 * cone.radius * cone.constants.solution.direction)
 
 
-def test_starts_have_a_quarter_of_the_opening() -> None:
-    """Their least radius is such that a start at this angle is as high as the cone's base."""
+def test_starts_are_within_a_quarter_of_the_cone_s_opening() -> None:
+    """The least norm of starts is such that a start at a quarter of the opening is as high as the cone's base."""
     cone = cone_of(SHORT)
     mu = cone.constants.mu
     assert cone.start_mu == mu / 4
     assert cone.radius * (1 - mu / 4) == pytest.approx(cone.height * cone.constants.norm, rel=1e-8)
 
 
-def test_sides_are_unit_vectors_also_for_short_rows() -> None:
-    """One of the rows is parallel to p_mm, and its side is zero."""
+def test_sides_are_unit_vectors_orthogonal_to_p_mm_or_zero() -> None:
+    """Sides are the rows' parts orthogonal to p_mm, normalised, or zero for a row parallel to p_mm."""
     constants = constants_of(case([[[2.0**-7, 0.0], [0.0, 0.0], [2.0**-8, 2.0**-9]]], [[1.0, 0.0, 0.5]], [0]))
     result = sides(np.random.default_rng(0), constants, 64)
     lengths = np.linalg.norm(result, axis=1)
@@ -121,7 +131,7 @@ def test_sides_are_unit_vectors_also_for_short_rows() -> None:
 
 
 def test_pi_is_smaller_off_the_axis() -> None:
-    """π' = κ/ρ' − ν'."""
+    """At a point p, π is κ/ρ' − ν'."""
     cone = cone_of(SHORT)
     p = leaning(cone, cone.constants.mu)
     view = ConeView(cone.constants, p[None], REFERENCE, cone.tip)
@@ -131,12 +141,12 @@ def test_pi_is_smaller_off_the_axis() -> None:
     assert result.error[0] >= (2 + 16) * EPS * 1.75 / rho
 
 
-def test_levels_are_multiples_of_the_base_radius() -> None:
+def test_lemma_7_is_checked_at_multiples_of_the_base_radius() -> None:
     constants = constants_of(SHORT)
     assert _levels(constants) == [level * constants.base_rho for level in LEVELS]
 
 
-def test_a_point_within_the_radius_is_moved_to_the_radius() -> None:
+def test_the_violation_at_a_point_below_the_radius_is_that_at_the_radius() -> None:
     constants = constants_of(SHORT)
     rho = 2 * constants.base_rho
     worst = _violation(constants, REFERENCE, rho, 1.0)
@@ -152,21 +162,21 @@ def solution_of(example: Case) -> MaxMargin:
     return solution
 
 
-def test_a_harmful_neighbour_leaves_no_constants() -> None:
+def test_there_are_no_constants_if_a_neighbour_scores_at_least_as_much_as_alpha() -> None:
     example = nearly_neighbour(0.0)
     assert local_constants(example.problem, solution_of(example)) is None
 
 
-def test_harmful_tokens_may_use_half_of_their_margin_beyond_one() -> None:
-    """For rows (1, 0) and (5, 12), the second harmful with margin 5, the limit is ½·½ over P‖g‖ = 13, not ½·2."""
+def test_the_opening_of_the_cone_is_limited_by_a_harmful_token() -> None:
+    """Of the rows (1, 0) and (5, 12), the second is harmful with margin 5 and P‖row‖ = 13; √(2μ) is ½·½ over 13."""
     example = case([[[1.0, 0.0], [0.0, 0.0], [-4.0, -12.0]]], [[1.0, 0.0, 2.0]], [0])
     constants = constants_of(example)
     assert constants.harmful.tolist() == [[False, False, True]]
     assert constants.mu == pytest.approx((0.25 / 13) ** 2 / 2, rel=1e-12)
 
 
-def test_a_base_radius_gives_harmful_tokens_their_room() -> None:
-    """The condition is ρ (m − 1 − w) ≥ 1."""
+def test_the_base_radius_is_large_enough_for_harmful_tokens() -> None:
+    """The base radius satisfies ρ (m − 1 − w) ≥ 1 for harmful tokens, w the change of their margin within the cone."""
     constants = constants_of(nearly_neighbour(0.05))
     room = float(constants.room[constants.harmful].min())
     assert 0 < room < 0.05
@@ -181,7 +191,7 @@ def test_harmful_terms_below_the_range_of_floats_still_count() -> None:
 
 
 def test_harmful_terms_count_although_their_factors_overflow() -> None:
-    """e^{κ−z+1} B(κ) counts although neither e^κ nor e^{−z} is a float: κ ≈ z ≈ 2000."""
+    """A term of size e^{κ−z} with κ ≈ z ≈ 2000 counts, although neither e^κ nor e^{−z} is a float."""
     duals, weights, none = np.array([0.9995, 0.0005]), np.array([0.0, 2000.0]), np.empty(0)
 
     def kappa(log_size: float) -> float:
@@ -198,7 +208,7 @@ def widen(constants: LocalConstants) -> LocalConstants:
     return replace(constants, mu=100 * constants.mu)
 
 
-def test_a_cone_too_wide_for_its_margins_is_caught() -> None:
+def test_the_claim_on_margins_falsifies_a_cone_that_is_too_wide() -> None:
     constants = constants_of(SHORT)
     p = constants.solution.p
     lean = np.array([-p[1], p[0]])
@@ -211,8 +221,8 @@ def index_at(share: int) -> Callable[[Any], int]:
     return lambda strategy: share
 
 
-def test_a_shorter_step_is_in_the_units_of_the_case() -> None:
-    """η = 0.01^{share}/L_p for the keys as given, not for the normalised ones."""
+def test_a_drawn_shorter_step_is_in_the_units_of_the_given_keys() -> None:
+    """The step size is 0.01^{share}/L_p with the smoothness L_p of the keys as given, not of the normalised ones."""
     example = case([[[4.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]], [0])
     assert example.normalise().problem.log_smoothness != example.problem.log_smoothness
     eta = _shorter_step(index_at(32), example).arrays["eta"]
@@ -220,13 +230,13 @@ def test_a_shorter_step_is_in_the_units_of_the_case() -> None:
     assert "eta" not in _shorter_step(index_at(0), example).arrays
 
 
-def test_norms_are_in_units_of_the_solution() -> None:
+def test_norms_are_measured_in_units_of_the_norm_of_p_mm() -> None:
     cone = cone_of(SHORT)
     assert rho_of(cone, 7 * cone.constants.solution.p) == pytest.approx(7.0)
 
 
 def test_without_a_cone_theorem_3_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no cone if steps are too long for the range of floats."""
+    """There may be no invariant cone if steps are too long for the range of floats."""
     module = "theorems.token_selection.local_paths.theorem_3_local_convergence"
     monkeypatch.setattr(f"{module}.invariant_cone", lambda constants, log_step: None)
     last = list(statement_named("theorem-3").conclusion(SHORT, REFERENCE))[-1]
@@ -242,9 +252,10 @@ SMALL = case(KEYS, [[1.0, 0.0, -3.0]] * 2, [0, 0])
 
 @pytest.mark.parametrize("example", [LONG, SMALL])
 @pytest.mark.parametrize("log_step", [12.0, 40.0])
-def test_a_cone_begins_where_steps_stay_in_it(example: Case, log_step: float) -> None:
-    """Both conditions on the step hold at its radius, and one fails at a radius 1.1 % smaller; p_mm is not of length
-    one.
+def test_a_cone_begins_at_the_least_radius_at_which_steps_stay_inside(example: Case, log_step: float) -> None:
+    """At the cone's radius both conditions on the step hold, and at a radius 1.1 % smaller one fails, also for ‖p_mm‖
+    far
+    from one.
     """
     constants = constants_of(example)
     apex = Apex(np.zeros(2), np.zeros(constants.good.shape), 0.0)
@@ -262,8 +273,8 @@ def test_a_cone_begins_where_steps_stay_in_it(example: Case, log_step: float) ->
     assert excess(cone.height / 1.011) > 0
 
 
-def test_inward_is_the_gain_of_a_step_towards_the_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Near the boundary, h(p) = ⟨p', p̄⟩ − (1 − μ)‖p'‖ gains ⟨Δ, p̄ − (1 − μ) p̄'⟩."""
+def test_the_claim_that_runs_stay_in_the_cone_uses_the_inward_part_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Near the boundary, a step Δ changes ⟨p', p̄_mm⟩ − (1 − μ)‖p'‖ by ⟨Δ, p̄_mm − (1 − μ) p'/‖p'‖⟩ to first order."""
     records: list[Any] = []
 
     def recorder(name: str, form: Any, left: Any, right: Any, **further: Any) -> Any:

@@ -1,4 +1,8 @@
-"""Theorem 3: the invariant cone, descent and flow inside it, and faults that the theorem must catch."""
+"""Theorem 3: the invariant cone, descent and flow inside it, and faults that the theorem must catch.
+
+A cone has a tip, an opening μ and a least height or radius; p' is p minus the tip, ν' its 1 − cos to p_mm; κ is the
+constant of Lemma 7. A harmful token scores at least as much as α, without being a neighbour.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +83,7 @@ def test_theorem_3_is_upheld(made: Case) -> None:
 
 
 @pytest.mark.parametrize("name", HAND_MADE)
-def test_theorem_3_is_upheld_in_the_corners(name: str) -> None:
+def test_theorem_3_is_upheld_on_corner_cases(name: str) -> None:
     outcome = check(theorem_3, HAND_MADE[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     assert {claim.name for claim in outcome.claims} >= {"stays-in-cone", "log-growth", "flow-rate", "limit"}
@@ -91,15 +95,17 @@ def test_starts_lie_in_the_invariant_cone_which_lies_in_that_of_lemma_7(made: Ca
     rng, constants = np.random.default_rng(0), cone.constants
     starts = cone_points(rng, constants, cone.radius * np.geomspace(1 + 1e-12, 1e3, 300), cone.start_mu)
     assert all(cone.contains(p) for p in starts)
-    # Boundary points of the invariant cone K are in cone_μ around p_mm.
+    # Points on the boundary of the invariant cone have 1 − cos ≤ μ to p_mm.
     side = cone_points(rng, constants, np.ones(300), constants.mu)
     inside = cone.tip + side * cone.radius * 3
     cosines = inside @ constants.solution.direction / np.linalg.norm(inside, axis=1)
     assert (1 - cosines <= constants.mu * (1 + 1e-9)).all()
 
 
-def test_moving_the_tip_makes_the_radius_smaller() -> None:
-    """Around p_mm itself the cone is invariant only from κ/(1.9 μ) on; around the path it is much earlier."""
+def test_the_invariant_cone_around_a_moved_tip_begins_earlier() -> None:
+    """With its tip at 0 the cone is invariant only from ρ = κ/(1.9 μ) on; with a moved tip, κ and the radius are
+    smaller.
+    """
     cone = cone_of(HAND_MADE["long-offset"])
     constants = cone.constants
     around_p_mm = constants.kappa(1e9) / (2 * 15 / 16 * constants.mu)
@@ -112,14 +118,12 @@ def test_the_radius_grows_with_the_step_size() -> None:
     small, large = invariant_cone(constants, 0.0), invariant_cone(constants, 20.0)
     assert small is not None
     assert large is not None
-    # u = e^{−(m−w)ρ}: raising log η by 20 needs about 20/0.75 more in ρ.
+    # Gradients decrease like e^{−0.75ρ}, so an increase of log η by 20 increases ρ by about 20/0.75.
     assert large.height == pytest.approx(small.height + 20 / 0.75, rel=0.15)
 
 
-def test_drift_at_the_boundary_points_inside() -> None:
-    """Check (***) with its constant: ⟨−∇L, p̄_mm − (1−μ)p̄'⟩ ≥ (μ/16)⟨−∇L, p̄_mm⟩ where ν' ≥ 15μ/16, on random
-    problems.
-    """
+def test_at_the_boundary_of_the_cone_the_negative_gradient_points_inside() -> None:
+    """Check ⟨−∇L, p̄_mm − (1−μ)p'/‖p'‖⟩ ≥ (μ/16)⟨−∇L, p̄_mm⟩ where ν' ≥ 15μ/16, on random problems."""
     rng, tried = np.random.default_rng(3), 0
     for example in random_cases(10, seed=12):
         cone = cone_of(example)
@@ -135,7 +139,7 @@ def test_drift_at_the_boundary_points_inside() -> None:
 
 
 def test_increments_of_gradient_descent_survive_underflow() -> None:
-    """From R = 1e4 on a step is e^{−thousands}: p(t) does not change as a float, but its increments still add up."""
+    """At norm 1e4 steps have size e^{−thousands}, so p(t) does not change in floats, but sums of increments do."""
     example = nearly_neighbour(0.05)
     cone = cone_of(example)
     start = 50 * cone.radius * cone.constants.solution.direction[None]
@@ -159,8 +163,8 @@ def test_longer_steps_than_the_proof_allows_leave_the_cone() -> None:
     assert claim.verdict is Verdict.FALSIFIED
 
 
-def test_a_cone_that_is_too_wide_is_refuted() -> None:
-    """If μ is doubled repeatedly at the same radius, the token above α takes over."""
+def test_theorem_3_with_a_cone_that_is_too_wide_is_refuted() -> None:
+    """If μ is doubled repeatedly at the same radius, the bound of Lemma 7 fails because of the harmful token."""
     example = nearly_neighbour(0.05)
     cone = cone_of(example)
     assert not falsified(cone, example)
@@ -176,15 +180,15 @@ def test_a_cone_that_is_too_wide_is_refuted() -> None:
     assert refuted[-1]
 
 
-def test_a_radius_without_the_gap_of_harmful_tokens_is_refuted() -> None:
-    """Gradient descent on the problem leaves the cone computed without the harmful token."""
+def test_a_cone_that_ignores_the_harmful_token_is_refuted() -> None:
+    """The cone is computed as if the harmful token scored less than α; descent does not behave as claimed there."""
     example = nearly_neighbour(0.05)
     harmless = cone_of(nearly_neighbour(0.05, gap=1.0))
     lying = replace(harmless, constants=replace(harmless.constants, problem=example.problem))
     assert {"no-stationary-point", "increments", "norm-grows"} & falsified(lying, example)
 
 
-def test_a_smaller_kappa_is_refuted() -> None:
+def test_the_bound_with_a_smaller_kappa_is_refuted() -> None:
     example = HAND_MADE["not-complementary"]
     cone = cone_of(example)
     points = cone.tip + cone_points(
@@ -198,8 +202,8 @@ def test_a_smaller_kappa_is_refuted() -> None:
 
 
 @pytest.mark.parametrize("name", ["wrong-sign-input", "long-offset", "nearly-neighbour"])
-def test_the_proven_angle_of_the_flow_falls_like_one_over_the_norm(name: str) -> None:
-    """Around the offset κ is so small that the bound is O(1/‖p‖) and 1 − cos = O(1/‖p‖²)."""
+def test_the_proven_angle_of_the_flow_decreases_like_one_over_the_norm(name: str) -> None:
+    """Cones with their tips at the flow's offset have so small a κ that the angle is O(1/‖p‖)."""
     cone = cone_of(HAND_MADE[name])
     start = cone_points(np.random.default_rng(1), cone.constants, np.array([2 * cone.radius]), cone.start_mu)[0]
     norms = 2 * cone.radius * np.array([1e2, 1e3, 1e4])
@@ -213,7 +217,7 @@ def test_the_proven_angle_of_the_flow_falls_like_one_over_the_norm(name: str) ->
     assert angles[0] < tangent(cone.constants.mu)
 
 
-def test_the_user_s_start_is_tried_if_it_is_in_the_cone() -> None:
+def test_a_user_s_start_is_used_if_it_is_in_the_cone_and_otherwise_not_applicable() -> None:
     example = with_cone(HAND_MADE["wrong-sign-input"])
     radius = float(example.arrays["cone_radius"])
     direction = constants_of(example).solution.direction
@@ -237,8 +241,8 @@ def test_a_start_beyond_float64_is_inconclusive() -> None:
     assert "resolves no logits at the given start" in outcome.reason
 
 
-def test_cone_and_radius_come_with_the_data_in_any_unit() -> None:
-    """With keys scaled by 2^40, μ is the same and R is exactly 2^40 times smaller."""
+def test_the_cone_is_stored_in_the_units_of_the_given_keys() -> None:
+    """If keys are multiplied by 2^40, μ stays the same and R becomes exactly 2^40 times smaller."""
     example = HAND_MADE["wrong-sign-input"]
     scaled = example.replace(problem=example.problem.with_keys_scaled(2.0**40))
     first, second = with_cone(example), with_cone(scaled)
@@ -246,14 +250,14 @@ def test_cone_and_radius_come_with_the_data_in_any_unit() -> None:
     assert float(first.arrays["cone_radius"]) == float(second.arrays["cone_radius"]) * 2.0**40
 
 
-def test_every_locally_optimal_alpha_of_the_data_is_tried() -> None:
+def test_theorem_3_is_checked_for_each_locally_optimal_choice_of_tokens() -> None:
     example = case([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]], [[1.0, 2.0, 0.0]], [0]).replace(alpha=None)
     result = [chosen.chosen_tokens.tolist() for chosen in theorem_3.from_data(example)]
     assert [1] in result
     assert all("cone_mu" in chosen.arrays for chosen in theorem_3.from_data(example))
 
 
-def test_a_given_step_size_is_used() -> None:
+def test_a_given_step_size_is_used_unless_it_is_too_large() -> None:
     example = HAND_MADE["two-tokens"]
     eta = math.exp(-example.problem.log_smoothness - 3)
     given_step = example.replace(arrays=MappingProxyType({"eta": np.array(eta)}))
@@ -263,7 +267,7 @@ def test_a_given_step_size_is_used() -> None:
     assert check(theorem_3, too_large, REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
-def test_near_neighbours_are_pushed_away_where_float64_cannot_resolve_them() -> None:
+def test_cases_with_tokens_too_near_to_neighbours_are_changed_so_that_floats_resolve_them() -> None:
     example = nearly_neighbour(2.0**-60)
     outcome = check(theorem_3, example, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
@@ -279,7 +283,7 @@ def test_near_neighbours_are_pushed_away_where_float64_cannot_resolve_them() -> 
 
 
 def test_the_tolerance_of_the_flow_stays_small_in_many_dimensions() -> None:
-    """On (n, T, d) = (20, 20, 50) the solver's accuracy was once a twentieth of the bound."""
+    """For (n, T, d) = (20, 20, 50) the allowance for the solver's error must stay far below the bound itself."""
     rng = np.random.default_rng(0)
     keys, scores = 0.3 * rng.normal(size=(20, 20, 50)), np.zeros((20, 20))
     keys[:, 0, 0] += 3

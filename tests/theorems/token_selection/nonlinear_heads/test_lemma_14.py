@@ -1,4 +1,10 @@
-"""Lemma 14 and Assumption D: upheld, and able to fail; data that prove, refute or leave open Assumption D."""
+"""Lemma 14 and Assumption D: upheld, and able to fail; data that prove, refute or leave open Assumption D.
+
+The head has units, each with a feature per token; ν_i is the output of input i at an optimal token; c0 and c1 bound by
+how
+much weight on other tokens lowers the output; ρ and Λ are the constants of Assumption D; q_max is the largest weight on
+non-optimal tokens.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +42,7 @@ def problem(seed: int) -> Problem:
 def with_head(
     problem: Problem, kinds: list[int], gaps: float = 1.0, z: float = 0.5, weights: list[float] | None = None
 ) -> Case:
-    """Return a case with a head in which every non-optimal token has every feature ``gaps`` on the worse side."""
+    """Return a case whose head has units of the given kinds, with features of non-optimal tokens worse by ``gaps``."""
     optimal = problem.scores == problem.scores.max(axis=1, keepdims=True)
     b = np.ones(len(kinds)) if weights is None else np.array(weights)
     features = z - np.sign(b) * np.where(optimal, 0.0, gaps)[:, :, None]
@@ -63,8 +69,8 @@ def test_lemma_14_is_upheld_on_the_fixed_cases() -> None:
     )
 
 
-def test_a_larger_rho_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a ρ without Λ there are pairs of points for which Assumption D fails."""
+def test_assumption_d_with_a_larger_rho_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If ρ is computed without Λ, Assumption D fails for some pairs of points."""
     monkeypatch.setattr(module, "log_slope_bounds", lambda mixing, loss: _shrunk(*original(mixing, loss)))
     claims = [c for case in CASES for c in check(statement_named("lemma-14"), case, REFERENCE).claims]
     assert any(c.name == "mixing-hurts" and c.verdict is Verdict.FALSIFIED for c in claims)
@@ -74,12 +80,12 @@ original = module.log_slope_bounds
 
 
 def _shrunk(low: Any, high: Any) -> Any:
-    """Return C0 raised to the largest C1, so that Λ becomes log n or less."""
+    """Return the bounds with C0 raised to the largest C1, so that Λ becomes log n or less."""
     return np.where(np.isfinite(low), np.max(high), low), high
 
 
 @pytest.mark.parametrize(("change0", "change1", "claim"), [(1.5, 1.0, "sandwich-above"), (1.0, 0.6, "sandwich-below")])
-def test_better_constants_are_refuted(
+def test_lemma_14_with_better_constants_c0_or_c1_is_refuted(
     monkeypatch: pytest.MonkeyPatch, change0: float, change1: float, claim: str
 ) -> None:
     def better(case: Case) -> Any:
@@ -92,8 +98,8 @@ def test_better_constants_are_refuted(
     assert any(c.name == claim and c.verdict is Verdict.FALSIFIED for c in claims)
 
 
-def test_constants_by_hand() -> None:
-    """With ν = tanh ½ and one non-optimal token at −½, c0 is the secant or the slope at ½, and c1 the slope at 0."""
+def test_the_constants_of_lemma_14_for_a_tanh_unit() -> None:
+    """For a tanh unit with features ½ and −½, ν is tanh ½, c0 the slope at ½, and c1 the slope at 0."""
     case = with_head(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])), [1])
     result = linear_mixing(case)
     assert isinstance(result, LinearMixing)
@@ -121,15 +127,15 @@ def test_assumption_d_is_proven_refuted_or_left_open(
     assert says in finding.evidence
 
 
-def test_a_relu_at_its_flat_side_violates_assumption_d() -> None:
-    """Here c0 = 0: max(z, 0) at z* = 0 loses nothing, so that L is constant and Assumption D is false."""
+def test_assumption_d_is_not_proven_for_a_relu_at_its_flat_side() -> None:
+    """If the optimal feature of a ReLU unit is 0, worse features give the same output, c0 is 0, and L is constant."""
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
     assert mixing_hurts(with_head(problem, [4], z=0.0)).holds is None
     assert mixing_hurts(with_head(problem, [4], z=0.25)).holds is True
 
 
 class Cubic(Loss):
-    """The loss ℓ(u) = −u³: strictly decreasing, ℓ' Lipschitz and bounded on bounded intervals, and ℓ'(0) = 0."""
+    """The loss ℓ(u) = −u³, which is strictly decreasing, with ℓ' Lipschitz on bounded intervals, but ℓ'(0) = 0."""
 
     name = "cubic"
 
@@ -162,11 +168,11 @@ class Cubic(Loss):
 FLAT = Problem(
     np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]]), np.array([[0.0, -1.0], [1.0, 0.0]]), Cubic()
 )
-"""Two inputs of two tokens each; the first has the best score at which ℓ is flat. p_mm = (1, 1)."""
+"""Two inputs of two tokens with p_mm = (1, 1); the best score of the first is 0, where the cubic loss is flat."""
 
 
 def log_excess_of_flat(a: float, b: float) -> float:
-    """Return log 2(L − L_*) at p = (a, b): the logarithm of q_1³ + 1 − (1 − q_2)³ with q = σ(−margin)."""
+    """Return log 2(L − inf L) on :data:`FLAT` at p = (a, b): log(q_1³ + 1 − (1 − q_2)³) with weights q = σ(−margin)."""
     log_q1, log_q2 = -np.logaddexp(0.0, a), -np.logaddexp(0.0, b)
     q2 = math.exp(log_q2)
     return float(np.logaddexp(3 * log_q1, log_q2 + math.log(3 - 3 * q2 + q2 * q2)))
@@ -174,16 +180,18 @@ def log_excess_of_flat(a: float, b: float) -> float:
 
 @pytest.mark.parametrize("x", [20.0, 1e3, 1e6])
 def test_strictly_decreasing_alone_does_not_give_lemma_14(x: float) -> None:
-    """FINDING. Assumption A as printed asks for ℓ strictly decreasing and ℓ' Lipschitz, not for ℓ' < 0. With ℓ(u) = −u³
-    and Δ = ½: log q_max(p) ≤ 1.5 log q_max(p') however small, and yet L(p) > L(p'). So no ρ works; the same scores
-    and keys have c0 = c1 = 1, i.e. the hypothesis of Lemma 14."""
-    # At p = (x, x) q_max = σ(−x), and at p' = (x/2, 2x) q_max = σ(−x/2).
+    """Assumption A as printed asks for ℓ strictly decreasing and ℓ' Lipschitz, but not for ℓ' < 0, which is needed:
+    with
+    ℓ(u) = −u³ and Δ = ½, there are p and p' with log q_max(p) ≤ 1.5 log q_max(p'), however small, but L(p) > L(p'). So
+    no
+    ρ satisfies Assumption D, although the data satisfy the hypothesis of Lemma 14 with c0 = c1 = 1."""
+    # q_max is σ(−x) at p = (x, x), and σ(−x/2) at p' = (x/2, 2x).
     assert -np.logaddexp(0.0, x) <= 1.5 * -np.logaddexp(0.0, x / 2)
     assert log_excess_of_flat(x / 2, 2 * x) < log_excess_of_flat(x, x) - x / 4
 
 
 def test_strictly_decreasing_alone_does_not_give_theorems_1_and_8() -> None:
-    """FINDING. The same instance: the path turns to (1, 3)/√10, not to p̄_mm = (1, 1)/√2."""
+    """With the cubic loss on :data:`FLAT`, the path goes to the direction (1, 3)/√10, not to p̄_mm = (1, 1)/√2."""
     angles = np.linspace(0.0, math.pi / 2, 20_001)
     for R in (1e2, 1e4, 1e6):
         values = [log_excess_of_flat(R * math.cos(t), R * math.sin(t)) for t in angles]

@@ -1,4 +1,7 @@
-"""Theorem 8: upheld, able to fail, and not vacuous; the risk of nonlinear heads is computed correctly."""
+"""Theorem 8: upheld, able to fail, and not vacuous; the risk of nonlinear heads is computed correctly.
+
+A row is a difference k_α − k_t; κ is the constant that bounds margins in sublevel sets; ρ is a norm in units of ‖p_mm‖.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ PAPER = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array(
 
 
 def headed(case: Case, kinds: tuple[int, ...], seed: int) -> Case:
-    """Return the case with a head of Lemma 14's family, its features moved by 0.5 to 2 per unit."""
+    """Return the case with a head whose units have worse features, by 0.5 to 2, at non-optimal tokens."""
     rng = np.random.default_rng(seed)
     scores = case.problem.scores
     optimal = scores == scores.max(axis=1, keepdims=True)
@@ -61,7 +64,7 @@ def headed(case: Case, kinds: tuple[int, ...], seed: int) -> Case:
 
 
 def fixed_cases() -> list[Case]:
-    """Return cases with two optimal tokens in some input, linear and other heads, and all losses."""
+    """Return cases in which inputs have two optimal tokens, with linear and other heads and all losses."""
     result = [PAPER]
     seed = 0
     while len(result) < 4:
@@ -92,13 +95,14 @@ def test_theorem_8_is_upheld_on_the_fixed_cases() -> None:
     assert verdicts == [Verdict.UPHELD] * len(CASES)
 
 
-def test_an_svm_that_gives_up_without_a_proof_is_refuted() -> None:
+def test_an_svm_solver_that_reports_infeasibility_without_proof_falsifies_theorem_8() -> None:
     assert check(statement_named("theorem-8"), PAPER, FAULTS["svm-always-infeasible"]).verdict is Verdict.FALSIFIED
 
 
 def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> None:
-    """By symmetry both points are minimisers at every radius. Their mean, which would be the limit of a convex problem,
-    has cos = 1/√2 with them and a log-excess risk that is higher by R(1 − 1/√2).
+    """By symmetry both points are minimisers at every radius R. In the direction of their mean, to which a convex
+    problem
+    would lead, the logarithm of the excess risk is higher by R(1 − 1/√2).
     """
     sets = max_margin_sets(PAPER.problem.keys, np.array([[True, True, False]]))
     assert isinstance(sets, MaxMarginSets)
@@ -109,7 +113,7 @@ def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> N
         PAPER.problem.keys, PAPER.problem.scores, PAPER.problem.loss, rays, PAPER.problem.optimal
     )
     assert excess[0] == excess[1]
-    # On the mean the two optimal tokens share the weight, which gains log 2.
+    # In the direction of the mean, the two optimal tokens share the weight, which gains log 2.
     assert excess[2] - excess[0] == pytest.approx(R * (1 - math.sqrt(0.5)) - math.log(2), rel=1e-12)
     claims = check(statement_named("theorem-8"), PAPER, REFERENCE).claims
     limit = next(c for c in claims if c.name == "path-limit")
@@ -117,8 +121,10 @@ def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> N
     assert limit.detail.endswith("of 2")
 
 
-def test_singletons_with_a_linear_head_give_theorem_1() -> None:
-    """κ is at most that of Theorem 1, and the constraints with their costs are the same."""
+def test_single_optimal_tokens_with_a_linear_head_give_theorem_1() -> None:
+    """With one optimal token per input and a linear head, κ is at most that of Theorem 1, and all constraints are
+    equal.
+    """
     for seed in range(20):
         rng = np.random.default_rng(seed)
         n, T, d = int(rng.integers(1, 4)), int(rng.integers(2, 5)), int(rng.integers(2, 5))
@@ -146,8 +152,10 @@ def parts(case: Case) -> tuple[LinearMixing, MaxMarginSets, ChoiceSolution]:
     return mixing, sets, sets.solutions[0]
 
 
-def test_a_smaller_kappa_is_refuted() -> None:
-    """With token costs 100 and 0.01 and rows (1, ±1), the sublevel set reaches margins ρ − log 10⁴, and κ = 11.0."""
+def test_the_bound_on_margins_with_a_smaller_kappa_is_refuted() -> None:
+    """For score gaps 100 and 0.01 and rows (1, ±1), κ is 11.0, and margins in the sublevel set are as low as ρ − log
+    10⁴.
+    """
     keys = np.array([[[0.0, 0.0], [-5.0, 0.0], [-1.0, -1.0], [-1.0, 1.0]]])
     case = Case(Problem(keys, np.array([[0.0, 0.0, -100.0, -0.01]]), LOSSES["correlation"]))
     mixing, sets, _ = parts(case)
@@ -161,7 +169,7 @@ def test_a_smaller_kappa_is_refuted() -> None:
 
 
 def torch_risk(case: Case, p: torch.Tensor) -> torch.Tensor:
-    """Return L by plain torch, for gradients at small norms."""
+    """Return L by plain torch, whose gradients are right at small norms."""
     arrays = case.arrays
     keys, features = torch.tensor(case.problem.keys.copy()), torch.tensor(arrays["head_features"].copy())
     weights, labels = torch.tensor(arrays["head_weights"].copy()), torch.tensor(arrays["head_labels"].copy())
@@ -196,8 +204,8 @@ def test_risk_and_gradient_of_heads_agree_with_autograd(kinds: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.arrays], ids=str)
-def test_far_out_the_excess_is_its_first_order_term(case: Case) -> None:
-    """At RΘ = 1000 the excess is Σ c_j e^{−margin_j}, by logarithms of weights of e^{−1000}."""
+def test_at_large_norms_the_excess_risk_is_its_first_order_term(case: Case) -> None:
+    """At ρ = 1000 the excess risk is Σ c_j e^{−margin_j}/n, with the costs c_j, and is computed by logarithms."""
     mixing, sets, choice = parts(case)
     _, multiplicity = separation(case.problem, sets, choice)
     constraints = constraints_of(case.problem, mixing, choice, multiplicity)
@@ -224,7 +232,7 @@ def test_symmetric_cases_have_several_solutions(case: Case) -> None:
     assert len({c.norm_squared for c in sets.solutions}) == 1
 
 
-def test_without_a_non_optimal_token_it_does_not_apply() -> None:
+def test_theorem_8_does_not_apply_if_all_tokens_are_optimal() -> None:
     case = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 1.0]])))
     outcome = check(statement_named("theorem-8"), case, REFERENCE)
     assert outcome.verdict is Verdict.NOT_APPLICABLE
@@ -234,7 +242,7 @@ def test_without_a_non_optimal_token_it_does_not_apply() -> None:
 SYMMETRIC = Case(
     Problem(np.array([[[1.1, 0.3], [0.3, 1.1], [0.0, 0.0]]]), np.array([[1.0, 1.0, 0.9]]), LOSSES["logistic"])
 )
-"""A case with two solutions k_α/‖k_α‖², each with one dual: w = 1."""
+"""A case with two solutions, p_mm = k_α/‖k_α‖² for either optimal token α, each with one positive dual."""
 
 
 def within(carried: Any, truth: arb) -> bool:
@@ -250,7 +258,7 @@ def test_margins_distance_and_dual_bound_are_within_their_error_bounds(rho: floa
     least = least_margin(mixing, problem, 2.0, np.array([rho]), ray)
     with oracle.precision(400):
         keys = [[arb(x) for x in row] for row in problem.keys[0].tolist()]
-        # The rounded ray has the margin ρ up to its error bound.
+        # The point on the ray is rounded, so its margin is ρ up to the error bound.
         at_ray = max(
             float(sum((k * arb(x) for k, x in zip(key, ray[0].tolist(), strict=True)), arb(0)) - rho)
             for key in keys[:2]
@@ -261,7 +269,7 @@ def test_margins_distance_and_dual_bound_are_within_their_error_bounds(rho: floa
             along = [sum((k * arb(x) for k, x in zip(key, p.tolist(), strict=True)), arb(0)) for key in keys[:2]]
             higher = max(along, key=float)
             assert within(set_margins(mixing, problem, at)[0], higher)
-            # ‖p_mm‖ = 1/‖k_α‖ and p̄_α = k_α/‖k_α‖: the distance is the logit itself.
+            # Since ‖p_mm‖ = 1/‖k_α‖ and p̄_mm = k_α/‖k_α‖, ⟨p, p̄_mm⟩/‖p_mm‖ is the logit k_α·p.
             allowed = allowed_choices(sets, exact([-1.0]), at)
             assert allowed.all()
             assert within(nearest(sets, allowed, at)[0], higher)
@@ -271,8 +279,8 @@ def test_margins_distance_and_dual_bound_are_within_their_error_bounds(rho: floa
         assert within(dual_bound(problem, mixing, sets, allowed, exact([rho - 2.0]))[0], truth)
 
 
-def test_a_unit_without_influence_loses_nothing() -> None:
-    """A unit whose features are all equal has δ = 0, with logarithm −∞."""
+def test_a_head_s_unit_with_equal_features_loses_no_output() -> None:
+    """For a unit of the head whose features are equal for all tokens, the loss of output is 0, with logarithm −∞."""
     case = case_with_head(
         Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 0.5, 0.0]]))),
         Head(np.array([[[1.0, 2.0], [0.5, 2.0], [0.0, 2.0]]]), np.array([1.0, 1.0]), np.array([0, 0]), np.array([1.0])),
@@ -284,8 +292,8 @@ def test_a_unit_without_influence_loses_nothing() -> None:
     assert result[0, 0, 1] == -np.inf
 
 
-def test_a_distance_is_bounded_by_the_gap_to_the_dual_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is 1 − (D − log n(L − L_*) − log n) P/‖p‖ if the dual value D is large."""
+def test_the_distance_of_the_minimiser_is_bounded_by_the_gap_to_the_dual_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the dual value D is large, the bound is −(D − log n(L − inf L) − log n) ‖p_mm‖/‖p‖, up to rounding."""
     records: list[Any] = []
 
     def recorder(name: str, form: Any, left: Any, right: Any, **further: Any) -> Any:
