@@ -1,6 +1,6 @@
 """The findings of FINDINGS.md about the paper, derived a second time without code of the suite.
 
-Each test asserts the hypotheses of the statement as well as what happens.
+Each test asserts the hypotheses of the statement as well as what happens. A row is a difference k_opt − k_t.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.theorems import oracle
 
 
 def log_output(margins: list[arb], score_gaps: list[int]) -> arb:
-    """Return γ_α − γᵀs = Σ gap_t e^{−m_t}/(1 + Σ e^{−m_u}), for tokens with the given margins below α."""
+    """Return γ_α − γᵀs = Σ gap_t e^{−m_t}/(1 + Σ e^{−m_u}) for tokens of margins m, with softmax weights s."""
     weights = [(-m).exp() for m in margins]
     lost = sum((gap * w for gap, w in zip(score_gaps, weights, strict=True)), arb(0))
     return lost / (1 + sum(weights, arb(0)))
@@ -36,14 +36,17 @@ def log_output(margins: list[arb], score_gaps: list[int]) -> arb:
 def test_a_neighbour_of_equal_score_reverses_lemma_8b(R: int) -> None:
     """Take keys (0,0), (−1,0), (−2,1), scores 0, 0, −1, loss −u, q1 = (2,1)/√5, q2 = (1,0), and the first token as α.
 
-    Margins along q1: 2/√5 over the token of equal score, its only directional neighbour, and 3/√5; along q2: 1 and 2.
-    So both select α alone, θ(q1) < θ(q2), and by Definition 3 q1 is not neighbour-optimal: (b) has L(R q1) < L(R q2).
+    The margins along q1 are 2/√5, over the token of equal score, which is the only neighbour of q1, and 3/√5; those
+    along
+    q2 are 1 and 2. So both directions select α alone, the least margin θ is smaller for q1, and q1 is not
+    neighbour-optimal
+    by Definition 3; Lemma 8 (b) claims L(R q1) < L(R q2), which is false.
     """
     with oracle.precision(20 * R + 200):
         root = arb(5).sqrt()
         first, second = [2 / root, 3 / root], [arb(1), arb(2)]
         assert all(m > 0 for m in first + second)
-        assert first[0] < first[1]  # q1 has one neighbour, whose score equals that of α
+        assert first[0] < first[1]  # only the token that scores like α is a neighbour of q1
         assert first[0] < min(second)
         gaps = [0, 1]
         risk_1, risk_2 = (log_output([R * m for m in margins], gaps) for margins in (first, second))
@@ -52,11 +55,12 @@ def test_a_neighbour_of_equal_score_reverses_lemma_8b(R: int) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [((0.0, 0.0), 0.462098120373), ((0.0, -2.0), -0.952421294411)])
 def test_rows_that_do_not_support_move_what_the_flow_keeps_of_its_start(start: tuple[float, float], end: float) -> None:
-    """Take n = 1, rows (1, 0), which supports p_mm = (1, 0), and (2, 1), which does not: the flow of e^{−x} +
-    e^{−2x−y}.
+    """Take n = 1 and the rows (1, 0), which has a positive dual, and (2, 1), which has not: the flow follows the
+    gradient
+    flow of e^{−x} + e^{−2x−y}.
 
-    With w = x + y: dy/dw = e^{−w}/(1 + 3e^{−w}), so y rises by log(1 + 3e^{−w(0)})/3: from 0 to 0.462, from −2 to
-    −0.952.
+    With w = x + y, dy/dw = e^{−w}/(1 + 3e^{−w}), so y increases by log(1 + 3e^{−w(0)})/3: from 0 to 0.462, and from −2
+    to −0.952.
     """
     keys = np.array([[[0.0, 0.0], [-1.0, 0.0], [-2.0, -1.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"])
@@ -70,7 +74,7 @@ def test_rows_that_do_not_support_move_what_the_flow_keeps_of_its_start(start: t
 
     rise = math.log1p(3 * math.exp(-sum(start))) / 3
     assert math.isclose(start[1] + rise, end, rel_tol=1e-11)
-    curve = solve_ivp(  # dy/dx along the flow of Σ e^{−g·p}
+    curve = solve_ivp(  # dy/dx along the gradient flow of e^{−x} + e^{−2x−y}
         lambda x, y: np.exp(-x - y) / (1 + 2 * np.exp(-x - y)), (start[0], 60.0), [start[1]], rtol=1e-11, atol=1e-12
     )
     assert math.isclose(curve.y[0, -1], end, abs_tol=1e-9)
@@ -84,13 +88,11 @@ GIVES_UP = Dataset(
     v=np.array([1.0, 0.0]),
     loss=LOSSES["logistic"],
 )
-"""Features are (1, ±5) and (2, 0), all other tokens zero; keys are tokens."""
+"""Three inputs, with (1, 5), (1, −5) and (2, 0) as optimal tokens, and zero as the other token; keys are the tokens."""
 
 
 def best_head(features: np.ndarray, r: float) -> tuple[float, np.ndarray]:
-    """Return min Σ log(1 + e^{−v·z}) over ‖v‖ ≤ r and its minimiser, which is on the circle if some v has all v·z ≥ 0,
-    not all 0.
-    """
+    """Return the least Σ log(1 + e^{−v·z}) over ‖v‖ = r and its minimiser v, for given features z."""
 
     def head(angle: float) -> np.ndarray:
         return r * np.array([math.cos(angle), math.sin(angle)])
@@ -104,7 +106,10 @@ def best_head(features: np.ndarray, r: float) -> tuple[float, np.ndarray]:
 
 
 def test_a_small_fixed_head_gives_up_an_input_and_leaves_p_mm() -> None:
-    """With r fixed, the data of Theorem 6 give up an input at r = 0.5, and select every α at r = 5."""
+    """On data that satisfy the assumptions of Theorem 6, with the bound r on ‖v‖ fixed: at r = 0.5 minimising the risk
+    gives
+    one input's optimal token no weight, and at r = 5 it selects all optimal tokens.
+    """
     case = Case(GIVES_UP.problem, dataset=GIVES_UP, alpha=np.zeros(3, dtype=np.int64))
     assert ASSUMPTIONS["optimal-support-tokens"].check(case).holds
     features = GIVES_UP.X[:, 0]
@@ -115,15 +120,17 @@ def test_a_small_fixed_head_gives_up_an_input_and_leaves_p_mm() -> None:
     assert isinstance(svm, MaxMargin)
     assert svm.p.tolist() == [1, 0]
 
-    # If p gives up no input, s_i ≥ 1/2: positive margins count at most fully, negative ones at least by half.
+    # If p gives each optimal token at least half the weight, a positive margin counts at most fully, and a negative one
+    # at least by half: this bounds the risk from below.
     line = np.arange(-500, 501) * 1e-3
     heads = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
     margins = heads[np.linalg.norm(heads, axis=1) <= 0.5 + 1e-3] @ features.T
     kept = np.logaddexp(0.0, -np.where(margins > 0, margins, margins / 2)).sum(axis=1)
-    between = 1e-3 * np.linalg.norm(features, axis=1).sum() / math.sqrt(2)  # a Lipschitz constant times a half diagonal
+    # Between points of the grid, the risk changes by at most a Lipschitz constant times half a diagonal.
+    between = 1e-3 * np.linalg.norm(features, axis=1).sum() / math.sqrt(2)
     given_up, v = best_head(np.where([[True], [False], [True]], features, 0.0), 0.5)
     assert given_up < kept.min() - between < best_head(features, 0.5)[0]
-    # This prompt gives up the second input; its risk is the upper bound.
+    # This prompt gives the second input's optimal token no weight, and attains the lower risk.
     p = 1e3 * np.array([0.1, 1.0])
     assert ((features @ p > 0) == [True, False, True]).all()
     s = np.exp(-np.logaddexp(0.0, -features @ p))
@@ -140,11 +147,12 @@ def test_a_small_fixed_head_gives_up_an_input_and_leaves_p_mm() -> None:
 
 @pytest.mark.parametrize("scores", [1, 2, 3, 4, 10])
 def test_assumption_c_on_figure_5_ends_at_a_score_of_three(scores: int) -> None:
-    """With z_0 = (1, 1, C), z_1 = (1, −1, 1), second tokens zero and keys (1, ±1), C holds for C ≤ 2 and fails for C ≥
-    3.
+    """For optimal tokens z_0 = (1, 1, C) and z_1 = (1, −1, 1), second tokens 0 and keys (1, ±1), Assumption C holds for
+    C ≤ 2 and fails for C ≥ 3.
 
-    z_1/3 is the v_mm of z_1 alone, and z_0·z_1/3 = C/3: from C = 3 on input 0 has no dual, and at C > 3 it may keep a
-    weight of 3/C only, without any loss of margin. At p = (x, y) input 0 has the logit x + y, input 1 the logit x − y.
+    The max-margin head of z_1 alone is z_1/3, and z_0·z_1/3 = C/3. So from C = 3 on input 0 has dual 0, and for C > 3
+    its
+    optimal token needs a weight of only 3/C for the same margin. At p = (x, y) the logits are x + y and x − y.
     """
     case = dataset_named(f"figure-5-c{scores}")
     proven = token_optimality(case)
@@ -168,7 +176,7 @@ def test_assumption_c_on_figure_5_ends_at_a_score_of_three(scores: int) -> None:
 
 
 def test_the_certificate_of_figure_5_by_hand() -> None:
-    """For C = 2, compute v_mm and the positive duals over the rationals: (SVM) with z_0 = (1, 1, 2), z_1 =
+    """For the score C = 2, compute the duals of the SVM of the head over the rationals, with features (1, 1, 2) and
     (1, −1, 1).
     """
     z = [[fmpq(x) for x in row] for row in ((1, 1, 2), (1, -1, 1))]
@@ -176,15 +184,15 @@ def test_the_certificate_of_figure_5_by_hand() -> None:
     determinant = gram[0][0] * gram[1][1] - gram[0][1] * gram[1][0]
     duals = [(gram[1][1] - gram[0][1]) / determinant, (gram[0][0] - gram[0][1]) / determinant]
     assert all(x > 0 for x in duals)
-    assert sum(duals, fmpq(0)) == fmpq(5, 14)  # ‖v_mm‖², so Γ = √2.8
+    assert sum(duals, fmpq(0)) == fmpq(5, 14)  # this is ‖v_mm‖², so the label margin Γ is √2.8
 
 
 def test_descent_holds_at_four_times_the_step_and_fails_at_five() -> None:
-    """Lemma 6 with keys ±1, scores ±1000, logistic loss: L(p − η∇L) ≤ L − (η/2)‖∇L‖² holds at η = 4/L_p,
-    not at 5/L_p.
+    """For keys ±1, scores ±1000 and the logistic loss, L(p − η∇L) ≤ L − (η/2)‖∇L‖² holds for η = 4/L_p and fails for
+    5/L_p, where Lemma 6 allows 1/L_p.
     """
     p = np.linspace(-0.02, 0.02, 40_001)
-    smoothness = 0.25 * 2e6 * 2 + 3 * math.sqrt(2e6) * 2  # M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖², M1 = 1
+    smoothness = 0.25 * 2e6 * 2 + 3 * math.sqrt(2e6) * 2  # L_p = M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖² with M0 = 1/4, M1 = 1
 
     def risk(p: np.ndarray) -> np.ndarray:
         return np.logaddexp(0.0, -1000 * np.tanh(p))

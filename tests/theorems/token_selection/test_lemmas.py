@@ -1,4 +1,4 @@
-"""Lemmas 1, 3, 4, 5, 6, 11: upheld by the reference and by textbook kernels, on corners and at all scales."""
+"""Lemmas 1, 3, 4, 5, 6 and 11: upheld by the reference and by textbook kernels, in corner cases and at all scales."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CASES = 6
 
 
 def cases_of(id: str) -> list[Case]:
-    """Return fixed cases that satisfy the assumptions, with small ones and all losses among them."""
+    """Return cases that satisfy the assumptions, drawn from fixed seeds, with small cases and all losses among them."""
     expected = statement_named(id).assumptions
     results: list[Case] = []
     seed = 0
@@ -85,7 +85,7 @@ def test_reference_upholds_the_fixed_cases(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6"])
-def test_honest_textbook_kernels_are_upheld_and_wrong_ones_still_caught(id: str) -> None:
+def test_right_textbook_kernels_are_upheld_and_wrong_ones_are_caught(id: str) -> None:
     cases = cases_of(id)
     for name, eps in (("cancelling-gradient", EPS), ("float32-softmax", 2.0**-23)):
         assert verdicts(id, cases, replace(FAULTS[name], textbook_eps=eps)) == {Verdict.UPHELD}
@@ -103,7 +103,9 @@ def test_honest_textbook_kernels_are_upheld_and_wrong_ones_still_caught(id: str)
         ("lemma-5", {"n": 2}, "single-input"),
     ],
 )
-def test_broken_assumptions_are_not_applicable(id: str, broken: dict[str, list[float]], names: str) -> None:
+def test_a_lemma_does_not_apply_to_data_that_violate_an_assumption(
+    id: str, broken: dict[str, list[float]], names: str
+) -> None:
     keys = np.array(broken.get("keys", [[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]))
     scores = np.array(broken.get("scores", [[1.0, 0.0, 0.0]]))
     repeat = int(broken.get("n", 1))  # type: ignore[call-overload]
@@ -130,7 +132,7 @@ def claim(claims: tuple[Claim, ...], name: str) -> Claim:
 
 
 def test_lemma_4_is_an_equality_for_two_tokens() -> None:
-    # A stricter inequality would fail: with more than the rounding added, the left side falls below the right one.
+    # So a gradient that is shorter by more than rounding violates the lemma.
     case = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1.0, 0.0]])))
     descent = claim(check(statement_named("lemma-4"), case, REFERENCE).claims, "descent")
     assert abs(descent.slack) <= descent.tolerance
@@ -144,8 +146,8 @@ def test_lemma_4_is_an_equality_for_two_tokens() -> None:
     }
 
 
-def test_lemma_5_needs_its_pi() -> None:
-    """Without the factor (1 + π) the inequality is false, for three tokens near the origin."""
+def test_lemma_5_is_false_without_its_factor_1_plus_pi() -> None:
+    """The inequality without the factor (1 + π) fails for three tokens and a prompt near the origin."""
     problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0], [-8.0, 0.0]]]), np.array([[1.0, 0.0, 0.0]]))
     p = np.array([1e-3, 0.0])
     solution = max_margin(problem.keys, problem.optimal)
@@ -183,7 +185,7 @@ def test_lemma_6_fails_with_a_constant_that_is_too_small(monkeypatch: pytest.Mon
 
 
 def test_lemma_11_preimage_is_exact_and_of_least_norm() -> None:
-    # W has a null direction in both spaces; (Wᵀ)⁺v of v = (3, 4, 0) by hand.
+    # W has a null direction on either side; the preimage (Wᵀ)⁺v of v = (3, 4, 0) is computed by hand.
     W = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
     X = np.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
     inside = Dataset(X, np.ones(1), np.array([3.0, 4.0, 0.0]), W)
@@ -195,15 +197,16 @@ def test_lemma_2_is_lemma_11() -> None:
     assert statement_named("lemma-2") is statement_named("lemma-11")
 
 
-def test_infeasibility_without_a_proof_is_refuted() -> None:
+def test_an_svm_solver_that_reports_infeasibility_without_proof_falsifies_lemmas_4_and_5() -> None:
     for id in ("lemma-4", "lemma-5"):
         assert verdicts(id, cases_of(id)[:1], FAULTS["svm-always-infeasible"]) == {Verdict.FALSIFIED}
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-9])
-def test_lemma_6_with_an_input_whose_logits_move_by_hundreds(spread: float) -> None:
-    """1/L̂ does not depend on an input with (almost) equal scores; its logits may move by more than e^x has
-    digits for.
+def test_lemma_6_is_upheld_with_an_input_whose_logits_change_by_hundreds(spread: float) -> None:
+    """The step 1/L̂, with the smoothness constant L̂, depends little on an input of nearly equal scores, whose logits
+    may
+    thus change by hundreds in a step.
     """
     for size in (64.0, 4096.0):
         keys = np.array([[[0.0], [-1.0]], [[-1.0], [0.0]], [[0.0], [-size]]])
@@ -213,8 +216,10 @@ def test_lemma_6_with_an_input_whose_logits_move_by_hundreds(spread: float) -> N
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_lemma_6_with_scores_whose_exponential_overflows(loss: str) -> None:
-    """All claims are decided except the sum of squared gradients, if the risk overflows; none is an internal error."""
+def test_lemma_6_is_decided_for_scores_whose_exponential_overflows(loss: str) -> None:
+    """All claims are upheld, except that on the sum of squared gradients, which is undecided where the risk
+    overflows.
+    """
     problem = Problem(
         np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]]]), 1e8 * np.array([[-1.0, 0.3, -0.2]]), LOSSES[loss]
     )

@@ -10,7 +10,7 @@ from theorems.core.points import ENTRIES, LEAST_POINTS, affordable
 from theorems.token_selection.softmax.smoothness import diameters
 
 
-def test_large_problems_get_fewer_points() -> None:
+def test_large_problems_are_checked_at_fewer_points() -> None:
     small, large = (Problem(np.ones((1, T, d)), np.zeros((1, T))) for T, d in ((5, 5), (256, 256)))
     assert affordable(small, 150) == 150
     assert affordable(large, 150) == LEAST_POINTS
@@ -19,7 +19,7 @@ def test_large_problems_get_fewer_points() -> None:
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-130, 1e130])
-def test_diameters_by_single_tokens_agree_with_all_pairs(unit: float) -> None:
+def test_diameters_of_keys_computed_token_by_token_agree_with_those_over_all_pairs(unit: float) -> None:
     keys = np.random.default_rng(0).normal(size=(3, 9, 4)) * unit
     keys[1] = keys[1, :1]
     result = diameters(keys)

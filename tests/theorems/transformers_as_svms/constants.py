@@ -1,5 +1,6 @@
-"""The named constants of the effective bounds of Transformers as Support Vector Machines, and a weaker
-value for each.
+"""The named constants in the explicit bounds of Transformers as Support Vector Machines, each with a weaker value.
+
+A row is a difference k_α − k_t of keys vec(x zᵀ), for a query z; a gap is a difference of scores.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def _fewer_harm(original: Any, share: float) -> Any:
 
 
 def _of_each(which: str) -> Any:
-    """Weaken by moving c_min towards c_max, or c_max towards c_min; or by reducing b or M0."""
+    """Return a weakening of one constant of the loss: its least slope, its largest slope, its steepening b or
+    its M0.
+    """
 
     def weaken(original: Any, share: float) -> Any:
         def weakened(problem: Problem, what: str) -> Any:
@@ -166,45 +169,48 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(MIXING, "(D/λ)^½", "a tenth", Mixing, "spread", scaled(0.1)),
     Constant(MIXING, "‖m‖₁δ of the length", "0", Mixing, "lost_by_ratios", faded),
 )
-"""The constants of all statements that have effective bounds."""
+"""The constants of all statements that have explicit bounds."""
 
 
 def _middle_token() -> Case:
-    """Return tokens e1, e2, e3 of scores 1, 0, −1: where the second is selected, the gains of the others cancel."""
+    """Return an input with the unit vectors as tokens and scores 1, 0, −1, so that gains and losses of the first and
+    third
+    token cancel if the second is selected.
+    """
     data = QueryDataset(np.eye(3)[None], np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0, -1.0]), "correlation")
     return Case(data.problem, queried=data, seed=1)
 
 
 def _idle_queries() -> Case:
-    """Return rows (1, 0), (1, 1), …, (1, 6) of tokens whose first entry is their score, with the query 1."""
+    """Return an input with the query 1, the rows (1, 0), (1, 1), …, (1, 6), and the first entry of a token as score."""
     X = np.array([[[1.0, 0.0], *([0.0, -k] for k in np.arange(7.0))]])
     data = QueryDataset(X, np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0]), "correlation")
     return Case(data.problem, queried=data, seed=1)
 
 
 def _slopes_apart() -> Case:
-    """Return two inputs with orthogonal queries, one gap, and slopes of e^0 and e^3."""
+    """Return two inputs with orthogonal queries, equal gaps, and the loss slopes e^0 and e^3."""
     X = np.array([[[0.0], [-1.0]], [[-3.0], [-4.0]]])
     data = QueryDataset(X, np.eye(2), np.ones(2), np.ones(1), "exponential")
     return Case(data.problem, queried=data, seed=1)
 
 
 def _sequence_with_slopes_apart() -> Case:
-    """Return two inputs of a sequence with one query each, one gap, and slopes of e^0 and e^3."""
+    """Return the data of :func:`_slopes_apart` as a sequence with one query per input."""
     X = np.array([[[0.0], [-1.0]], [[-3.0], [-4.0]]])
     data = SequenceDataset(X, np.eye(2)[:, None], np.ones((2, 1)), np.ones(1), "exponential")
     return Case(data.problem, sequence=data, seed=1)
 
 
 def _equal_queries(n: int) -> Case:
-    """Return inputs of three tokens with orthogonal queries: 2n rows of one length and one gap."""
+    """Return n inputs of three tokens with orthogonal queries, so that the 2n rows have equal lengths and gaps."""
     X = np.array([[[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]] * n)
     data = QueryDataset(X, np.eye(n), np.ones(n), np.array([1.0, 0.0, 0.0]), "correlation")
     return Case(data.problem, queried=data, seed=1)
 
 
 def _far_better_token() -> Case:
-    """Return a case with a token that scores 1000 more than the chosen one, which has margin 2 over it; the support has
+    """Return a case with a token that scores 1000 more than the chosen one, with margin 2; the other token has margin
     1.
     """
     X = np.array([[[0.0, 0.0], [-1.0, -1.0], [1000.0, -1004.0]]])
@@ -213,7 +219,9 @@ def _far_better_token() -> Case:
 
 
 def _idle_inputs() -> tuple[Case, Case]:
-    """Return seven inputs of two tokens with the rows (1, 0), …, (1, 6): with queries, and as a sequence."""
+    """Return seven inputs of two tokens with one row each, (1, 0), …, (1, 6): as data with queries, and as a
+    sequence.
+    """
     X = np.array([[[1.0, 0.0], [0.0, -k]] for k in np.arange(7.0)])
     ones, v = np.ones(7), np.array([1.0, 0.0])
     queried = QueryDataset(X, np.ones((7, 1)), ones, v, "correlation")
@@ -229,5 +237,5 @@ WITNESSES: dict[str, dict[str, Subject]] = {
     "tsvm-local-path": {"eight equal rows": _equal_queries(4), "a far better token": _far_better_token()},
     "tsvm-no-stationary-point": {"the middle token selected": _middle_token()},
 }
-"""Cases for each statement that are tried before any others: one token has the weight, another the score gap."""
+"""For each statement, cases that are tried before any others."""
 WITNESSES["tsvm-frobenius-path"]["idle inputs"], WITNESSES["tsvm-sequence"]["idle inputs"] = _idle_inputs()

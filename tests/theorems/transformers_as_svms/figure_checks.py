@@ -17,14 +17,16 @@ from theorems.transformers_as_svms.figures import ranks as rank_figure
 
 
 def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
-    """Draw fewer dimensions."""
+    """Replace the settings of figures by ones with fewer dimensions and sizes, to save time."""
     put(convergence, "DIMENSIONS", (2, 8))
     put(rank_figure, "SIZES", (5, 10))
     put(rank_figure, "DIMENSIONS", (1, 4, 8, 12))
 
 
 def shows_tsvm_paths(numbers: Numbers) -> bool:
-    """Return whether W goes to the global W^mm from every start, and each W z_i turns to W^mm z_i."""
+    """Return whether, from every start, W goes to the direction of W^mm of the optimal tokens, and each W z_i to W^mm
+    z_i.
+    """
     goal = [row["kind"] for row in numbers["optima"]].index("GMM")
     for path in numbers["paths"]:
         if path["ends_at"] != goal or path["one_minus_cosine"] > 0.01:
@@ -37,8 +39,8 @@ def shows_tsvm_paths(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_convergence(numbers: Numbers) -> bool:
-    """Return whether large d separates, selects locally optimal tokens and gives W their direction, and small d does
-    not.
+    """Return whether for large d the data are separable and W goes to W^mm of locally optimal tokens, but not for small
+    d.
     """
     small, large = numbers["dimensions"]
     sums = all(abs(sum(row["fractions"].values()) - 1) < 1e-9 for row in numbers["dimensions"])
@@ -48,10 +50,11 @@ def shows_tsvm_convergence(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_ranks(numbers: Numbers) -> bool:
-    """Return whether ranks are at most min(n, d) and mostly equal to it; one dimension separates nothing, twelve
-    everything.
+    """Return whether ranks of W^mm are at most min(n, d) and mostly equal to it, and all trials are separable for d =
+    12
+    and none for d = 1.
 
-    Of least nuclear norm it is lower, and r(r + 1)/2 ≤ n(T − 1).
+    The rank r of the solution of least nuclear norm must be mostly lower, with r(r + 1)/2 ≤ n(T − 1).
     """
     bounded, equal, count, lower = True, 0, 0, 0
     for curve in numbers["curves"]:
@@ -68,7 +71,9 @@ def shows_tsvm_ranks(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_directions(numbers: Numbers) -> bool:
-    """Return whether each flow ends along its own SVM, and the two SVMs differ."""
+    """Return whether the flows on W and on (K, Q) end in the direction of the solutions of least Frobenius and of least
+    nuclear norm, and these differ.
+    """
     for i in range(len(numbers["X"])):
         ends, limits = ([np.array(sides[name][i]) for name in ("W", "(K, Q)")] for sides in _ends(numbers))
         units = [way / np.linalg.norm(way) for way in (*ends, *limits)]
@@ -83,7 +88,7 @@ def _ends(numbers: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def shows_tsvm_factored(numbers: Numbers) -> bool:
-    """Return whether the excess vanishes along the flow on (K, Q), but not along the flow on W."""
+    """Return whether the relative excess of the nuclear norm vanishes along the flow on (K, Q), but not on W."""
     if not numbers["compared"] > 0.5 * numbers["trials"]:
         return False
     by_w, by_factors = (numbers["quartiles"][name][1] for name in ("W", "(K, Q)"))
@@ -91,8 +96,9 @@ def shows_tsvm_factored(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_mixing(numbers: Numbers) -> bool:
-    """Return whether every input has a set, of more tokens in ten dimensions than in four, and W_fin is only a part of
-    the finite part.
+    """Return whether each input mixes a set of tokens, larger in ten dimensions than in four, and W_fin is only a part
+    of
+    what stays finite of W.
     """
     means, apart = [], True
     for row in numbers["dimensions"]:
@@ -116,4 +122,4 @@ WRONG: dict[str, Implementation] = {
     "tsvm-ranks": fault_named("svm-coordinate-off").implementation,
     "tsvm-mixing": fault_named("mixing-offset-is-finite-part").implementation,
 }
-"""For some figures, a fault that the check must notice in place of the general one."""
+"""For some figures, a fault that the figure's check must notice, in place of the fault for other figures."""

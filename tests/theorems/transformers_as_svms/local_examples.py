@@ -9,8 +9,11 @@ from reference_attention.query_dataset import QueryDataset
 
 
 def local_example(loss: str = "logistic", seed: int = 5) -> Case:
-    """Return two inputs with orthogonal queries, so that each selects independently. In the first, (2, 0, −5) of score
-    2 lies far behind α = (1, 0, 1) of score 1, as seen from (0, 1, 0) of score 0; in the second α is opt.
+    """Return two inputs with orthogonal queries, so that the tokens of each are selected independently.
+
+    In the first, α = (1, 0, 1) has score 1, and the better token (2, 0, −5), of score 2, has a large margin; in the
+    second,
+    α is the optimal token.
     """
     X = [[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [2.0, 0.0, -5.0]], [[1.5, 1.0, 0.0], [0.5, 0.0, 1.0], [-1.0, 0.5, 0.0]]]
     data = QueryDataset(X, [[1.0, 0.0], [0.0, 2.0]], [1.0, 1.0], [1.0, 0.0, 0.0], loss)

@@ -1,4 +1,9 @@
-"""Data whose best attention is known by hand, one for each distinction that the statements on mixing make."""
+"""Data whose best attention, which mixes tokens, is known by hand; one for each distinction made by statements on it.
+
+s⋆ are the best softmax weights, λ is the penalty, ν the duals of tokens of weight 0, W^mm the solution of Gen-SVM,
+W_fin
+the finite part of W, and o the limit of the path's offset.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +17,14 @@ from reference_attention.query_dataset import QueryDataset
 
 
 def mixing_case(X: Any, queries: Any, v: Any, penalty: float) -> Case:
-    """Return a case with the given tokens (n, T, d), queries (n, e), head and λ."""
+    """Return a case with the given tokens (n, T, d), queries (n, e), head and penalty λ."""
     data = QueryDataset(np.array(X, dtype=np.float64), queries, np.ones(len(X)), v, "correlation")
     return Case(data.problem, queried=data, arrays={PENALTY: np.array([penalty])}, seed=7)
 
 
 FOUR = mixing_case([np.eye(4)], [[1.0]], [4, 3, 2, 1], 1.0)
-"""A case with γ = (4, 3, 2, 1) and λ = 1: s⋆ = (3, 1, 0, 0)/4, ν = (0, 0, 1, 3)/2, W^mm = (1, 1, −1, −1)/2, W_fin =
-(log 3)/2 · (1, −1, 0, 0), o = (log 3)/2 · (1, −1, 1, −1).
+"""The case with scores (4, 3, 2, 1) and λ = 1, for which s⋆ = (3, 1, 0, 0)/4, ν = (0, 0, 1, 3)/2, W^mm =
+(1, 1, −1, −1)/2, W_fin = (log 3)/2 · (1, −1, 0, 0) and o = (log 3)/2 · (1, −1, 1, −1).
 """
 
 CASES: dict[str, Case] = {
@@ -34,4 +39,4 @@ CASES: dict[str, Case] = {
     "a-short-query": mixing_case([np.eye(3)[[0, 1]], np.eye(3)[[0, 2]]], [[1.0, 1.0], [2.0**-7, 0.0]], [4, 0, 4], 1.0),
     "turned": mixing_case([np.eye(4) - 0.5], [[1.0, -2.0]], [1, 0, -3, 4], 1.25),
 }
-"""The cases, named by their peculiarity."""
+"""The cases by names that say what is special."""

@@ -1,4 +1,4 @@
-"""Small data with queries for the statements of Section 2, one for each distinction that they make."""
+"""Small data with queries for the statements of Section 2 of the second paper, one for each distinction made there."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ CASES: dict[str, Case] = {
     ),
     "contradicted-logistic": case([[[1, 2], [0, 1]], [[1, 2], [0, 1]]], [[1, 1], [-2, -2]], [1, 1], [1, 0]),
 }
-"""The cases, named by their peculiarity."""
+"""The cases by names that say what is special."""
 
 
 def claims_of(id: str, name: str, under_test: Implementation) -> dict[str, Claim]:
-    """Return the claims of a statement on a case by name; of several with one name, a falsified one."""
+    """Return the claims of a statement on a case, by name; of several claims with one name, a falsified one."""
     made: dict[str, Claim] = {}
     for claim in check(statement_named(id), CASES[name], under_test).claims:
         if claim.name not in made or claim.verdict is Verdict.FALSIFIED:
@@ -67,6 +67,6 @@ def claims_of(id: str, name: str, under_test: Implementation) -> dict[str, Claim
 
 
 def falsified(id: str, name: str, under_test: Implementation) -> set[str]:
-    """Return the claims of a statement that are falsified on a case."""
+    """Return the names of the claims of a statement that are falsified on a case."""
     claims = claims_of(id, name, under_test)
     return {claimed for claimed, claim in claims.items() if claim.verdict is Verdict.FALSIFIED}

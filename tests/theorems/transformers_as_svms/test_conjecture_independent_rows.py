@@ -1,4 +1,7 @@
-"""The conjecture on independent rows: flows that end at locally optimal tokens, and faults that are caught."""
+"""The conjecture that flows on W end at locally optimal tokens if the differences of keys (rows) are independent:
+upheld
+by the reference, and faults are caught.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def test_every_claim_is_made() -> None:
 
 
 def _uphill(problem: Problem, start: Array, **options: Any) -> Flow:
-    """Return the flow for negated scores, which ends at tokens that score low."""
+    """Return the flow for negated scores, which selects tokens of low score."""
     return gradient_flow(Problem(problem.exact_keys, -problem.scores, problem.loss), start, **options)
 
 
@@ -72,24 +75,24 @@ FAULTS = [
 ]
 
 
-def test_every_claim_has_a_fault() -> None:
+def test_every_claim_of_the_conjecture_has_a_planted_fault() -> None:
     assert set().union(*(by for _, by in FAULTS)) == set(conjecture_independent_rows.claims)
 
 
 @pytest.mark.parametrize(("under_test", "by"), FAULTS, ids=lambda x: getattr(x, "name", ""))
-def test_faults_are_caught(under_test: Implementation, by: set[str]) -> None:
+def test_planted_faults_falsify_the_intended_claims_of_the_conjecture(under_test: Implementation, by: set[str]) -> None:
     outcome = check(conjecture_independent_rows, MADE, under_test)
     assert {claim.name for claim in outcome.claims if claim.verdict is Verdict.FALSIFIED} >= by
 
 
-def test_a_stalled_flow_is_reported() -> None:
+def test_a_flow_that_stalls_makes_the_conjecture_inconclusive() -> None:
     outcome = check(conjecture_independent_rows, MADE, REFERENCE.replace("stalled", {gradient_flow: _stalled}))
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "stalls" in outcome.reason
 
 
 def test_a_flow_that_turns_late_is_followed_to_larger_norms() -> None:
-    """With scores 2^−20 apart the flow turns only at a norm of 1e4; at 1e3 its deviation is still growing."""
+    """With scores 2^−20 apart the flow turns only at norm 1e4; at norm 1e3 its deviation from W^mm is still growing."""
     near = 2.0 - 2.0**-20
     X = [
         [[-2.0, -1.0, 1.0, 3.0], [1.0, -3.0, -3.0, -3.0], [-4.0, 0.0, 0.0, 0.0]],
@@ -104,15 +107,16 @@ def test_a_flow_that_turns_late_is_followed_to_larger_norms() -> None:
 
 
 def test_nearly_equal_tokens_are_distinguished_at_large_norms() -> None:
-    """Logits that differ by 2.4e-6 ‖W‖ select nothing at a norm of 1e5/max|key|."""
+    """Logits differ by 2.4e-6 ‖W‖, so nothing is selected at norm 1e5/max|key|, and the flow is followed further."""
     data = QueryDataset([[[-2.0 + 2.0**-20], [-2.0]]], [[2.5]], [-1.0], [1.0], "correlation")
     outcome = check(conjecture_independent_rows, Case(data.problem, queried=data), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_deviations_by_hand() -> None:
-    """Deviations are taken at the last norm up to a quarter of the largest, and at the largest; the keys lie up to 5
-    from the first token.
+def test_the_deviations_that_are_compared_by_hand() -> None:
+    """Deviations from the ray are taken at the last recorded norm up to a quarter of the largest, and at the largest
+    norm;
+    at least one logit, 1/5 for keys up to 5 apart, is allowed.
     """
     problem = Problem([[[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]]], [[1.0, 0.0, 0.5]])
     svm = max_margin([[[0.0, 2.0], [0.0, 0.0]]], [0])
@@ -128,15 +132,18 @@ def test_deviations_by_hand() -> None:
 
 @pytest.mark.parametrize(("logit", "selected"), [(4.0, False), (5.0, True)])
 def test_a_token_is_selected_if_its_weight_exceeds_99_percent(logit: float, selected: bool) -> None:
-    """1/(1 + e^4) is 0.018, and 1/(1 + e^5) is 0.0067."""
+    """With logits 4 and 5 the other token has the weights 0.018 and 0.0067."""
     problem = Problem([[[1.0], [0.0]]], [[1.0, 0.0]])
     flow = flow_through([[9.0], [logit]], [9.0, logit])
     assert module._selects(problem, flow, np.array([0])) is selected
     assert not module._selects(problem, flow, np.array([1]))
 
 
-def test_the_limit_is_the_solution_for_the_rounded_keys_of_the_flow() -> None:
-    """Two tokens differ by 1e-12: W^mm of the rounded products is 3e-8 away from W^mm of the factors."""
+def test_a_flow_is_compared_with_the_solution_for_rounded_keys() -> None:
+    """The flow uses keys vec(x zᵀ) rounded to floats. Two tokens differ by 1e-12, so W^mm of rounded keys differs by
+    3e-8
+    from W^mm of exact ones; the flow is compared with the former.
+    """
     X = np.array([[[0.003, 0.0], [0.0, 0.001]], [[0.001, 0.002], [0.000999999999, 0.002]]])
     queries, v = np.array([[1.0, 0.0, 0.0], [0.748, 0.0, 0.663]]), np.array([-0.09564208984375, -0.392578125])
     data = QueryDataset(X, queries, -np.ones(2), v, "exponential")
@@ -146,8 +153,9 @@ def test_the_limit_is_the_solution_for_the_rounded_keys_of_the_flow() -> None:
 
 
 def test_a_flow_that_has_not_outgrown_its_start_is_undecided() -> None:
-    """The start puts a token of input 1 behind by 4000. At ‖W‖ = 3e7 the other margins are 120, and α is not locally
-    optimal; by 1e9 they are 4000, and the flow begins to turn.
+    """At the start a token of input 1 is behind by a logit of 4000. At ‖W‖ = 3e7 other margins are only 120, and the
+    tokens
+    of largest weight are not locally optimal; the flow turns only at 1e9.
     """
     X = np.zeros((3, 3, 5))
     X[0, 1:] = [[0.0, 1e-6, 0.0, 0.0, -1e-6], [0.0, -1e-6, 0.0, 1e-6, -1e-6]]
@@ -164,7 +172,9 @@ def test_a_flow_that_has_not_outgrown_its_start_is_undecided() -> None:
 
 
 def test_a_near_tie_of_scores_that_decides_late_falsifies_nothing() -> None:
-    """Scores in input 1 are −1 − 2⁻²⁰ and −1: at ‖W‖ = 1e6 the flow selects the former, at 1e7 the optimal token."""
+    """With scores −1 − 2⁻²⁰ and −1 in input 1, the flow gives the former most weight at ‖W‖ = 1e6, the optimal one at
+    1e7.
+    """
     near = 2.0**-20
     data = QueryDataset(
         X=[

@@ -1,5 +1,6 @@
-"""Descent under a ReLU head grows along Gen-SVM: upheld by the reference, and by planted faults falsified
-or undecided.
+"""The conjecture that descent with a ReLU head, whose attention mixes tokens, grows along the solution of Gen-SVM:
+upheld
+by the reference; planted faults make it falsified or undecided.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from theorems.transformers_as_svms.conjecture_mixing import conjecture_mixing, g
 
 
 def relu_case(X: Any, queries: Any, units: Any, weights: Any, Y: Any = None) -> Case:
-    """Return a case with the given tokens (n, T, d), queries, inputs of the units (n, T, m) and weights of the head."""
+    """Return a case with the given tokens (n, T, d), queries, features of m ReLU units (n, T, m) and weights of the
+    head.
+    """
     X, labels = np.array(X, dtype=np.float64), np.ones(len(X)) if Y is None else np.array(Y, dtype=np.float64)
     data = QueryDataset(X, queries, labels, np.ones(X.shape[2]))
     codes = np.full(len(weights), float(RELU))
@@ -35,10 +38,10 @@ EYE = np.eye(4)
 CAPPED = relu_case(
     [EYE], [[1.0]], np.stack([[8.0, 7.75, 1.0, 2.0] + 0 * EYE[0], EYE[:, 0] - 0.5], axis=-1)[None], [1.0, -0.75]
 )
-"""A case in which the first token is worth 1/4 more than the second, up to the weight 1/2."""
+"""A case in which the first token is worth 1/4 more than the second, but only up to the weight 1/2."""
 TOKENS = np.array([[[2.0, 0.0], [0.0, 1.0]], [[-1.0, 0.0], [0.0, -1.0]]])
 DEAD = relu_case(TOKENS, [[1.0], [1.0]], TOKENS, [1.0, 1.0], [1, -1])
-"""A case with h = Σ relu(x_a): all units of the second input are off at every attention that the first input allows."""
+"""A case in which all ReLU units are 0 for the second input, whatever its attention."""
 
 
 @settings(max_examples=4)
@@ -53,7 +56,7 @@ def verdicts(under_test: Implementation) -> dict[str, Verdict]:
     return {claim.name: claim.verdict for claim in check(conjecture_mixing, CAPPED, under_test).claims}
 
 
-def test_half_and_half_is_kept_and_every_claim_made() -> None:
+def test_attention_stays_half_and_half_and_every_claim_is_made() -> None:
     result = verdicts(REFERENCE)
     assert set(result.values()) == {Verdict.UPHELD}
     assert set(result) == set(conjecture_mixing.claims)
@@ -72,12 +75,12 @@ def test_half_and_half_is_kept_and_every_claim_made() -> None:
         ("gen-svm-without-equalities", "general-svm-is-optimal"),
     ],
 )
-def test_planted_faults_are_caught(fault: str, claim: str) -> None:
+def test_planted_faults_falsify_the_intended_claims_of_the_mixing_conjecture(fault: str, claim: str) -> None:
     assert verdicts(fault_named(fault).implementation)[claim] is Verdict.FALSIFIED
 
 
 def test_growth_along_another_svm_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one token wrong in the set O_i, the run does not grow along that Gen-SVM."""
+    """If the set of mixed tokens has one token less, the run does not grow along the solution of that Gen-SVM."""
     monkeypatch.setattr("theorems.transformers_as_svms.conjecture_mixing.SELECTED", 0.505)
     late = ReluRun.of(CAPPED.problem, head_of(CAPPED), 0.1, 2000).weights(2000)
     assert (late > 0.505).sum() <= 1
@@ -89,7 +92,7 @@ def test_growth_along_another_svm_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     ("from_step", "verdict"), [(500, Verdict.FALSIFIED), (100, Verdict.INCONCLUSIVE), (0, Verdict.INCONCLUSIVE)]
 )
 def test_weights_that_stop_moving_are_noticed_if_they_grew_before(from_step: int, verdict: Verdict) -> None:
-    """A run that stops after its first quarter is falsified; one that stops earlier offers nothing to compare with."""
+    """A run that stops after a quarter of its steps is falsified; one that stops earlier is undecided."""
     run = ReluRun.of(CAPPED.problem, head_of(CAPPED), STEP / CAPPED.problem.key_scale, STEPS)
     run.points[from_step:] = run.points[from_step]
     *_, claim = growth_claims(CAPPED, run, REFERENCE)
@@ -117,6 +120,6 @@ def test_heads_without_relu_are_refused(arrays: Any, says: str) -> None:
     assert says in finding.evidence or finding.holds
 
 
-def test_features_must_be_affine_in_the_tokens() -> None:
+def test_features_of_the_head_must_be_affine_functions_of_the_tokens() -> None:
     case = relu_case([[[0.0], [1.0], [2.0]]], [[1.0]], [[[0.0], [1.0], [3.0]]], [1.0])
     assert "no affine functions" in relu_head(case).evidence

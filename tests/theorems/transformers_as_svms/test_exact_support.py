@@ -1,4 +1,6 @@
-"""Attention that selects exactly τ tokens: upheld by the reference, each claim falsified by a planted fault."""
+"""The statement on attention that gives exactly τ tokens positive weight: upheld by the reference, and each claim
+falsified by a planted fault.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def test_reference_upholds_generated_cases(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_reference_upholds_the_cases(name: str) -> None:
+def test_the_statement_on_exact_support_is_upheld_on_cases_by_hand(name: str) -> None:
     outcome = check(tsvm_exact_support, CASES[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
@@ -47,13 +49,14 @@ def test_reference_upholds_the_cases(name: str) -> None:
         ("mixing-set-off-by-a-token", {"attention-is-optimal", "support-size"}),
     ],
 )
-def test_planted_faults_are_caught(fault: str, fails: set[str]) -> None:
-    case = mixing_case([np.eye(4)], [[1.0]], [8, 7, 3, 1], 1.0)  # 1 < 2λ = 2 < 8, s⋆ = (3, 1, 0, 0)/4
+def test_planted_faults_falsify_the_claims_on_exact_support(fault: str, fails: set[str]) -> None:
+    # The condition is 1 < 2λ = 2 < 8, and the best weights are (3, 1, 0, 0)/4.
+    case = mixing_case([np.eye(4)], [[1.0]], [8, 7, 3, 1], 1.0)
     assert falsified(case, fault_named(fault).implementation) >= fails
 
 
 def test_one_token_where_the_condition_requires_two_is_falsified() -> None:
-    """For γ = (8, 7, 1, 0) and 2λ = 4 the condition is 1 < 4 < 2·6."""
+    """For scores (8, 7, 1, 0) and penalty 2λ = 4 the condition 1 < 4 < 2·6 requires two tokens."""
 
     def one_only(scores: Any, penalty: fmpq) -> Any:
         right = optimal_attention(scores, penalty)
@@ -67,12 +70,14 @@ def test_one_token_where_the_condition_requires_two_is_falsified() -> None:
 
 
 def test_the_condition_is_not_necessary() -> None:
-    """With γ = (4, 3, 2, 1), 2λ = 2 selects two tokens, but 2 γ^gap_2 = 2 does not exceed 2λ."""
+    """With scores (4, 3, 2, 1) and 2λ = 2 two tokens have weight, though twice the gap after the second, 2, is not >
+    2λ.
+    """
     claims = {claim.name for claim in check(tsvm_exact_support, FOUR, REFERENCE).claims}
     assert "condition-suffices" not in claims
     assert int(optimal_attention([[fmpq(k) for k in (4, 3, 2, 1)]], fmpq(1)).sets.sum()) == 2
 
 
-def test_tokens_that_are_not_orthonormal_are_not_applicable() -> None:
+def test_the_statement_on_exact_support_needs_orthonormal_tokens() -> None:
     case = mixing_case([[[1, 0], [1, 1]]], [[1.0]], [1, 2], 1.0)
     assert check(tsvm_exact_support, case, REFERENCE).verdict is Verdict.NOT_APPLICABLE

@@ -1,4 +1,4 @@
-"""Flow and descent on (K, Q): every claim is made, upheld, and falsified by a planted fault."""
+"""The statements on flow and descent on (K, Q): every claim is made, upheld, and falsified by a planted fault."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def test_every_claim_is_made_and_upheld(id: str) -> None:
 
 
 @pytest.mark.parametrize("fault", CAUGHT_BY)
-def test_descent_catches_each_fault(fault: str) -> None:
+def test_each_planted_fault_falsifies_claims_on_descent_on_factors(fault: str) -> None:
     assert falsifies_all(CASE, planted(fault)[fault], CAUGHT_BY[fault], DESCENT)
 
 
 @pytest.mark.parametrize("fault", [name for name in FLOW_CATCHES if name != "gradient-too-long"])
-def test_the_flow_catches_each_fault(fault: str) -> None:
+def test_each_planted_fault_falsifies_claims_on_the_flow_on_factors(fault: str) -> None:
     assert falsifies_all(CASE, planted(fault)[fault], FLOW_CATCHES[fault], FLOW)
 
 
@@ -109,7 +109,7 @@ def _upheld(case: Case, implementation: Any) -> bool:
 
 
 def test_steps_of_half_the_safe_length_are_falsified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claim covers every step of two runs, from far and from near; the steps are short by log 2."""
+    """The claim covers all steps of two runs; each step under test is half as long, so the slack is −log 2."""
     module = "reference_attention.training.factored_descent.safe_step_of"
     monkeypatch.setattr(module, lambda *of: safe_step_of(*of) - np.log(2.0))
     claim = claims_of(DESCENT, CASE, REFERENCE)["step-is-as-long-as-is-safe"]
@@ -117,7 +117,7 @@ def test_steps_of_half_the_safe_length_are_falsified(monkeypatch: pytest.MonkeyP
     assert claim.slack == pytest.approx(-np.log(2.0), rel=1e-9)
 
 
-def test_a_user_start_is_used_if_its_imbalance_is_definite() -> None:
+def test_the_assumption_on_the_imbalance_of_a_user_s_start_is_decided() -> None:
     assumption = assumption_named("definite-imbalance")
     definite = queried(*TWO, K0=[[2, 0], [0, 2]], Q0=[[1, 0], [0, 1]])
     edge = queried(*TWO, K0=[[1, 0], [0, 2]], Q0=[[1, 0], [0, 1]])
@@ -125,10 +125,8 @@ def test_a_user_start_is_used_if_its_imbalance_is_definite() -> None:
     assert [assumption.check(case).holds for case in (CASE, definite, edge, thin)] == [True, True, False, False]
 
 
-def test_a_curve_of_straight_pieces_is_no_flow() -> None:
-    """Every other point is moved to the middle of its neighbours: the gradient there is right, but the curve is no
-    flow.
-    """
+def test_a_curve_of_straight_pieces_is_refuted_as_a_flow() -> None:
+    """Every other point is moved to the middle of the points before and after, so the curve is no flow."""
 
     def interpolate(data: Any, K: Any, Q: Any, **options: Any) -> FactoredFlow:
         flow = factored_flow(data, K, Q, **options)
@@ -143,7 +141,7 @@ def test_a_curve_of_straight_pieces_is_no_flow() -> None:
     assert claims["imbalance-is-conserved"].verdict is Verdict.FALSIFIED
 
 
-def test_a_flow_given_up_by_our_solver_is_undecided_and_by_another_falsified(
+def test_a_flow_that_ends_early_is_falsified_unless_the_reference_ends_early_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def gives_up(*arguments: Any, **options: Any) -> FactoredFlow:
@@ -156,14 +154,14 @@ def test_a_flow_given_up_by_our_solver_is_undecided_and_by_another_falsified(
 
 
 def test_where_rounding_leaves_no_point_a_margin_of_1_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This occurs, for example, if queries differ by a relative 1e-12."""
+    """Such rounding occurs, for example, if queries differ by a relative 1e-12."""
     module = "theorems.transformers_as_svms.factored_flow.points_with_margin"
     monkeypatch.setattr(module, lambda *of: np.zeros((3, CASE.problem.d)))
     claim = claims_of(FLOW, CASE, REFERENCE)["climbs-outward"]
     assert (claim.verdict, claim.undecided) == (Verdict.INCONCLUSIVE, "rounding leaves no point a margin of 1")
 
 
-def test_the_curvature_of_a_piece_agrees_with_the_risk() -> None:
+def test_the_curvature_for_a_piece_of_the_flow_is_the_hessian_of_the_risk() -> None:
     problem, layout = CASE.problem, Layout(2, 2, 3)
     point = np.random.default_rng(3).normal(size=12)
     unit, curvature = FactoredArcFlow(problem, layout)._curvature(point)
@@ -175,7 +173,7 @@ def test_the_curvature_of_a_piece_agrees_with_the_risk() -> None:
     assert curvature == pytest.approx(hessian / length, abs=1e-12 * np.abs(hessian).max() / length)
 
 
-def test_a_certificate_is_a_combination_of_rows_and_its_growth_is_an_integral() -> None:
+def test_singular_values_grow_at_most_as_the_certificate_allows() -> None:
     flow = factored_flow(CASE.queried, 3 * np.eye(2), [[2.0, 1.0], [1.0, 2.0]], norm=100.0, relative=1e-12)
     points = FactoredPoints.of(CASE.problem, flow.K, flow.Q)
     total, leads = certificate_sides(points.at)
@@ -188,7 +186,7 @@ def test_a_certificate_is_a_combination_of_rows_and_its_growth_is_an_integral() 
     assert (value_of(total) > 0)[leads].all()
 
 
-def test_variances_agree_with_those_of_scores_under_the_weights() -> None:
+def test_signed_variances_are_those_of_scores_under_the_softmax_weights() -> None:
     points = FactoredPoints.of(CASE.problem, np.eye(2)[None], np.eye(2)[None])
     weights, scores = value_of(points.at.weights)[0], CASE.problem.scores
     means = (weights * scores).sum(axis=1)
@@ -198,8 +196,8 @@ def test_variances_agree_with_those_of_scores_under_the_weights() -> None:
     assert result == pytest.approx(due, rel=1e-12)
 
 
-def test_an_unresolved_normalized_direction_leaves_the_other_claims_decided() -> None:
-    """The first gradient of the normalized run is below its rounding, but its step is as long as any other."""
+def test_a_normalized_step_of_unresolved_direction_leaves_all_claims_upheld() -> None:
+    """The first gradient of the normalized run is smaller than its rounding, though the step has the usual length."""
     X = [
         [[0, 0, 0], [-0.25, 0, 3], [-0.25, 0, 0]],
         [[0, 0, 0], [0.25, 0, 2.9375], [0.25 - 2.0**-22, 0, -3]],

@@ -1,5 +1,5 @@
-"""The law of the second singular value: where its exponent can be observed, it is g; another g or another M violates
-it.
+"""The law by which singular values of W = K Qᵀ beyond the rank of the nuclear-norm solution lag behind: its exponent is
+the gap g, 1 minus the next singular value of the certificate M. S is the symmetric block matrix of M.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ DATA = QueryDataset(_sphere(3, 4, 4), _sphere(3, 4), [1, -1, 1], _sphere(4))
 
 @pytest.fixture(scope="module")
 def followed() -> tuple[FactoredPoints, NuclearMaxMargin, Any]:
-    """Return a flow from a balanced start that selects opt, with its certificates."""
+    """Return the points of a flow from a balanced start that selects the optimal tokens, the solution, and
+    certificates.
+    """
     svm = nuclear_max_margin(DATA.keys, DATA.problem.optimal)
     assert isinstance(svm, NuclearMaxMargin)
     u, s, vt = np.linalg.svd(20 * svm.W + 0.3 * RNG.normal(size=(4, 4)))
@@ -43,7 +45,7 @@ def followed() -> tuple[FactoredPoints, NuclearMaxMargin, Any]:
     return points, svm, certificates
 
 
-def test_the_risk_falls_at_the_rate_of_the_gap(followed: Any) -> None:
+def test_the_exponent_of_the_lag_is_the_gap_of_the_certificate(followed: Any) -> None:
     points, svm, certificates = followed
     lag = sharpest_lag(points, svm, certificates)
     assert isinstance(lag, Lag)
@@ -51,7 +53,7 @@ def test_the_risk_falls_at_the_rate_of_the_gap(followed: Any) -> None:
     assert lag.fallen == pytest.approx(lag.expected, rel=0.1)
 
 
-def test_m_has_norm_one_and_eigenvectors_of_s_are_orthonormal(followed: Any) -> None:
+def test_the_certificate_has_norm_one_and_its_eigenvectors_are_orthonormal(followed: Any) -> None:
     svm = followed[1]
     M, vectors = eigenvectors_of(svm)
     values = np.linalg.svd(M, compute_uv=False)
@@ -63,11 +65,11 @@ def test_m_has_norm_one_and_eigenvectors_of_s_are_orthonormal(followed: Any) -> 
     assert S @ vectors.following == pytest.approx(values[svm.rank] * vectors.following, abs=1e-9)
 
 
-def test_certificates_of_other_tokens_give_no_lag(followed: Any) -> None:
+def test_certificates_that_are_not_those_of_the_flow_give_no_lag(followed: Any) -> None:
     points, svm, certificates = followed
     assert sharpest_lag(points, svm, certificates[:, ::-1]) is None
 
 
-def test_an_undecided_solution_gives_no_lag(followed: Any) -> None:
+def test_a_nuclear_norm_solution_that_is_not_exact_gives_no_lag(followed: Any) -> None:
     points, svm, certificates = followed
     assert sharpest_lag(points, replace(svm, exact=None), certificates) is None

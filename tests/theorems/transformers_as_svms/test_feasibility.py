@@ -1,7 +1,8 @@
-"""Feasibility of every choice of tokens: upheld, and each claim falsified by a fault of solver, formula or data.
+"""The statement that some W separates every choice of tokens: upheld, and each claim falsified by a fault of solver,
+formula or data.
 
-And that generic data have independent rows up to T − 1 ≤ d, n(T − 1) ≤ d e: on small grids, exact ranks. These are
-checked instances; the proof is in the docstring of the statement, and its witness is checked on the same grid.
+Rows are the matrices (x_iα − x_it) z_iᵀ. That generic data have independent rows if T − 1 ≤ d and n(T − 1) ≤ d e is
+checked on small grids of sizes by exact ranks, and so is the example in the proof, which the statement's docstring has.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ WHERE = {
     "many-tokens": {LABELS, ANY},
     "contradicted": set(),
 }
-"""The hypotheses under which claims are made on each case."""
+"""For each case, the conditions that hold on it and thereby decide which claims are made."""
 
 
 @settings(max_examples=15)
@@ -81,11 +82,11 @@ def test_feasibility_makes_and_upholds_its_claims(name: str) -> None:
         ("svm-coordinate-off", "rows-only", {"solution-is-the-projection"}),
     ],
 )
-def test_a_wrong_solution_is_caught(fault: str, name: str, claims: set[str]) -> None:
+def test_a_wrong_svm_solution_falsifies_the_claims_on_it(fault: str, name: str, claims: set[str]) -> None:
     assert claims <= falsified(ID, name, fault_named(fault).implementation)
 
 
-def test_a_solution_too_long_only_on_the_keys_of_w_is_caught() -> None:
+def test_a_solution_that_is_too_long_only_on_outer_product_keys_is_caught() -> None:
     def long(keys: Any, alpha: Any) -> Any:
         right = max_margin(keys, alpha)
         if keys.shape[2] == 2:
@@ -96,7 +97,7 @@ def test_a_solution_too_long_only_on_the_keys_of_w_is_caught() -> None:
     assert {"norm-at-most-by-labels", "solution-is-the-projection"} <= falsified(ID, "many-tokens", wrong)
 
 
-def test_wrong_formulas_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_formulas_for_separating_weights_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     right = feasible_weights.by_pseudoinverses
 
     def halved(data: Any, alpha: Any) -> Any:
@@ -133,7 +134,7 @@ def test_keys_that_disagree_with_the_data_are_caught() -> None:
         assert {"keys-are-outer-products", claim} <= wrong
 
 
-def test_bounds_of_singular_values_are_below_and_close() -> None:
+def test_lower_bounds_of_least_eigenvalues_are_close() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         m = int(rng.integers(1, 5))
@@ -142,7 +143,7 @@ def test_bounds_of_singular_values_are_below_and_close() -> None:
         if least > 1e-6:
             bound = float(feasible_weights.eigenvalue_bound(rational_matrix(rows)))
             assert (1 - 2e-6) * least <= bound <= least
-    # The rows are nearly dependent: floats find no positive eigenvalue, but the exact bound is positive.
+    # For nearly dependent rows floats find no positive eigenvalue, but the exact bound is positive.
     near = rational_matrix(np.array([[1.0, 1.0], [1.0, 1 + 2.0**-30]]))
     assert 0 < float(feasible_weights.eigenvalue_bound(near)) < 2.0**-60
 
@@ -155,7 +156,7 @@ def test_independent_queries_separate_any_labels() -> None:
 
 
 def _grid(most: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (d, e, k, n) with k = T − 1 ≤ d and n k ≤ d e: all k, and n at 1, the middle and the largest."""
+    """Yield sizes (d, e, k, n) with k = T − 1 ≤ d and n k ≤ d e: all k, and for n 1, a middle value and the largest."""
     for d in range(1, most + 1):
         for e in sorted({d, max(1, d - 1), most}):
             for k in range(1, d + 1):
@@ -164,14 +165,14 @@ def _grid(most: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _rank(differences: Int64[np.ndarray, "n k d"], queries: Int64[np.ndarray, "n e"]) -> int:
-    """Return the exact rank of the rows vec(u zᵀ)."""
+    """Return the exact rank of the rows vec(u zᵀ), for differences u of tokens and queries z."""
     n, k, _ = differences.shape
     rows = np.einsum("nkd,ne->nkde", differences, queries).reshape(n * k, -1)
     return int(fmpz_mat(*rows.shape, rows.ravel().tolist()).rank())
 
 
 def test_generic_data_have_independent_rows() -> None:
-    """One random draw for each size has full rank: cross-attention and, if d = e, self-attention."""
+    """One random draw for each size has rows of full rank, with free queries and, if d = e, with tokens as queries."""
     for d, e, k, n in _grid(5):
         rng = np.random.default_rng([d, e, k, n])
         X, Z = rng.integers(-999, 1000, size=(n, k + 1, d)), rng.integers(-999, 1000, size=(n, e))
@@ -181,9 +182,10 @@ def test_generic_data_have_independent_rows() -> None:
             assert _rank(differences, X[:, 0]) == n * k, ("self", d, k, n)
 
 
-def test_the_witness_of_the_proof_has_independent_rows() -> None:
-    """The witness uses coordinate vectors cyclically and queries on the moment curve, of which any e are
-    independent.
+def test_the_example_in_the_proof_has_independent_rows() -> None:
+    """The example has coordinate vectors as differences of tokens, used cyclically, and queries (1, i, i², …), of which
+    any
+    e are independent.
     """
     for d, e, k, n in _grid(5):
         served = np.arange(n * k).reshape(n, k) % d
@@ -204,8 +206,8 @@ def test_another_token_serves_as_the_query_if_no_first_token_can(data: st.DataOb
     assert independent(OuterKeys(nudged, queries), np.zeros(4, dtype=np.int64))
 
 
-def test_rows_beyond_the_counts_are_dependent() -> None:
-    """If T − 1 > d or n(T − 1) > d e, an input or all inputs have more rows than dimensions."""
+def test_more_rows_than_dimensions_are_dependent() -> None:
+    """If T − 1 > d or n(T − 1) > d e, one input or all inputs together have more rows than dimensions."""
     rng = np.random.default_rng(0)
     for k, n, most in ((3, 1, 2), (2, 3, 4)):
         X, Z = rng.integers(-99, 100, size=(n, k, 2)), rng.integers(-99, 100, size=(n, 2))

@@ -1,4 +1,6 @@
-"""A separating first step: its assumption is decided, W(1) has the claimed margin, and planted faults are caught."""
+"""The statement on a first step W(1) that separates the optimal tokens: its assumption is decided, W(1) has the claimed
+margin, and planted faults are caught.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,11 @@ def queried(X: Any, queries: Any, Y: Any, v: Any, loss: str = "logistic") -> Cas
 ORTHOGONAL = queried(
     [[[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 0], [0, 0, -2], [2, 0, 0]]], [[1, 0], [0, 1]], [1, -1], [3, 2, -1]
 )
-"""Data with orthogonal tokens of one length in each input and orthogonal queries; scores 3, 2, −1 and −4, −2, −6."""
+"""Data with orthogonal tokens of equal length within an input, and orthogonal queries; scores are 3, 2, −1 and
+−4, −2, −6.
+"""
 PULLED_ASIDE = queried([[[1, 0], [0, 0]], [[-1, 0.25], [0, 0]]], [[1, 0], [1, 0]], [1, 1], [0.5, 4], "correlation")
-"""The optimal tokens lie opposite to each other: the pull on the first row is 0, on the second −0.25 + 0.53."""
+"""Data whose optimal tokens lie nearly opposite to each other, so that the first step gives the first one no margin."""
 
 CAUGHT_BY = {
     "negated-gradient": {"first-step-separates"},
@@ -74,7 +78,7 @@ def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
 
 
 def _first_step(change: Any) -> Any:
-    """Return an implementation that changes the points of a normalized descent of one step."""
+    """Return an implementation in which ``change`` replaces the points of a normalized descent of one step."""
 
     def changed(problem: Any, start: np.ndarray, *, steps: int, **options: Any) -> Trajectory:
         run = descent.normalized_gradient_descent(problem, start, steps=steps, **options)
@@ -90,8 +94,10 @@ def test_a_wrong_first_step_is_caught() -> None:
     assert falsifies_all(ORTHOGONAL, elsewhere, {asked_for}, ID)
 
 
-def test_the_margin_of_orthogonal_data_is_the_closed_form() -> None:
-    """Under the correlation loss |ℓ'| = 1 and margins are ‖z‖²‖x‖²(γ_opt − γ_t)/(nT), here at least 1·1·1/(2·3)."""
+def test_the_margin_of_the_first_step_on_orthogonal_data_is_the_closed_form() -> None:
+    """With the correlation loss the margins after the first step are ‖z‖²‖x‖²(γ_opt − γ_t)/(nT), here at least
+    1/(2·3).
+    """
     data = ORTHOGONAL.queried
     assert data is not None
     same = Case(QueryDataset(data.X, data.queries, data.Y, data.v, "correlation").problem, queried=data)
@@ -107,7 +113,7 @@ def test_the_first_step_fails_where_another_input_pulls_the_other_way() -> None:
 
 
 def test_the_first_step_is_undecided_within_the_rounding_of_the_loss() -> None:
-    """The logistic slopes differ, and the pulls balance to the last bit."""
+    """The slopes of the loss differ, and the effects of the two inputs cancel up to the last bit."""
     ratio = (1 + np.exp(1.5)) / (1 + np.exp(0.5))  # |ℓ'(0.5)|/|ℓ'(1.5)|
     second = float(-ratio * (1.0 / 3.0))
     nearly = queried(

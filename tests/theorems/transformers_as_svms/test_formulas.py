@@ -1,4 +1,7 @@
-"""Formulas of the statements on key-query weights, by hand."""
+"""Formulas of the statements on key-query weights, by hand.
+
+A row is a difference k_α − k_t, a gap a difference of scores, and a harmful token scores at least as much as α.
+"""
 
 from __future__ import annotations
 
@@ -40,30 +43,33 @@ from theorems.transformers_as_svms.risk_floor import _violation
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
 LINE = Problem(np.array([[[0.0], [-1.0], [-3.0]], [[0.0], [-2.0], [-2.0]]]), np.array([[2.0, 1, -2], [1.0, 0.5, 0.5]]))
-"""Two inputs with the linear loss: rows 1 and 3 with gaps 1 and 4; rows 2 and 2 with gaps ½."""
+"""Two inputs: the first has the rows 1 and 3 with gaps 1 and 4, the second twice the row 2 with gap ½."""
 
 
 def linear() -> Problem:
     return Problem(LINE.keys, LINE.scores, loss_named("correlation"))
 
 
-def test_feasible_weights_by_labels() -> None:
-    """The weights are v qᵀ divided by the gap."""
+def test_the_separating_weights_from_labels() -> None:
+    """The weights are v qᵀ divided by the gap, with the separating combination q of queries."""
     data = QueryDataset([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 2.0, 3.0]], [1.0], [2.0, 3.0], "correlation")
     result = by_labels(data, [fmpq(1), fmpq(2), fmpq(3)], fmpq(4))
     assert [[float(x.p) / float(x.q) for x in row] for row in result.tolist()] == [[0.5, 1, 1.5], [0.75, 1.5, 2.25]]
 
 
-def test_a_lower_bound_by_margins() -> None:
-    """The bound is Γ_i/(1 + e^{h_i}) for each input, with h_i = p and 2p."""
+def test_the_lower_bound_of_the_excess_risk_by_margins() -> None:
+    """For each input, the bound on the excess risk is Γ/(1 + e^h), with its least gap Γ and its least margin h, p or
+    2p.
+    """
     result = FloorBounds(AttentionAt(linear(), np.array([[0.0], [1.5]]))).lower["excess-at-least-by-margins"]
     due = [[math.log(g / (1 + math.exp(h * p))) for g, h in ((1, 1), (0.5, 2))] for p in (0.0, 1.5)]
     assert result.value == pytest.approx(np.array(due), rel=1e-14)
 
 
-def test_an_excess_risk_outside_its_bounds() -> None:
-    """The reference's excess risk is within its bounds; with 40 added to its logarithm it exceeds an upper bound by
-    the computed amount.
+def test_the_violation_of_an_excess_risk_outside_its_bounds() -> None:
+    """The reference's excess risk is within its bounds; multiplied by e^40, it exceeds the least upper bound by the
+    expected
+    amount.
     """
     points = np.array([[0.0], [1.0], [4.0]])
     inside = _violation(linear(), REFERENCE, points)
@@ -81,7 +87,7 @@ def test_an_excess_risk_outside_its_bounds() -> None:
 
 
 def test_deviations_are_taken_at_a_quarter_of_the_norm_and_at_the_end() -> None:
-    """The first deviation counts as at least one logit; the rows have squared lengths 17 and 65."""
+    """The first deviation counts as at least one logit, 1/√65 for rows of squared lengths 17 and 65."""
     problem = Problem(np.array([[[0.0, 0], [-4, 1], [-8, -1]]]), np.array([[1.0, 0, 0.5]]), loss_named("logistic"))
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -104,7 +110,7 @@ def bounds() -> LocalPathBounds:
 
 
 def test_harm_is_summed_over_harmful_tokens() -> None:
-    """For a single token the sum is |D| e^{−ρ(m − w)}."""
+    """For a single harmful token the sum is |gap| e^{−ρm}, with its least margin m in the cone."""
     of = bounds()
     harmful = of.constants.harmful
     assert harmful.sum() == 1
@@ -120,17 +126,17 @@ def test_a_path_turns_within_its_bound_and_is_compared_with_its_own_seeds() -> N
     claims = {claim.name: claim for claim in _path(of, radii, 0)}
     assert set(claims) == {*("path-is-in-the-cone", "path-is-no-higher-than-its-seeds"), *("path-margin", "path-turns")}
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
-    # The proven bound decreases like the logarithm of the offset over the radius.
+    # The bound decreases like the logarithm of the radius divided by the radius.
     assert 0 <= claims["path-turns"].slack < 0.2
 
 
-def test_neighbours_are_recognised_as_lower() -> None:
+def test_neighbours_that_all_score_lower_are_recognised() -> None:
     case = local_example()
     assert _lower(case.problem, case.chosen_tokens)
 
 
-def test_a_point_outside_the_cone_is_replaced_by_the_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The point with the offset is across W^mm, or within the inner radius."""
+def test_a_starting_point_outside_the_cone_is_replaced_by_one_on_the_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second starting point is orthogonal to W^mm at the first radius, and on the ray at the second."""
     records: list[np.ndarray] = []
 
     def recorder(of: LocalPathBounds, norms: np.ndarray, starts: np.ndarray, seed: int) -> LocalPath:
@@ -154,7 +160,7 @@ def test_a_point_outside_the_cone_is_replaced_by_the_ray(monkeypatch: pytest.Mon
 
 
 def test_where_nothing_is_selected_no_deviation_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert the same before the flow has been followed to its end, if SVM-neighbours do not score lower."""
+    """No deviation is computed while the flow selects nothing, or if some SVM-neighbour does not score lower."""
     requests: list[str] = []
     for selected, lower in ((False, True), (True, False)):
         monkeypatch.setattr(conjecture, "_selects", lambda *arguments, selected=selected: selected)
@@ -175,7 +181,7 @@ def sequence_rows_of() -> tuple[SequenceRows, SequenceDataset]:
     return SequenceRows(data.parts, REFERENCE, data.parts), data
 
 
-def test_bounds_of_slopes_are_rounded_a_few_times() -> None:
+def test_bounds_of_slopes_carry_a_few_roundings() -> None:
     rows, _ = sequence_rows_of()
     result = rows.log_slope_bounds
     assert (result.error > 0).all()
@@ -183,7 +189,7 @@ def test_bounds_of_slopes_are_rounded_a_few_times() -> None:
 
 
 @pytest.mark.parametrize("size", [1.0, 100.0])
-def test_an_excess_under_test_is_allowed_twice_our_error(size: float) -> None:
+def test_an_excess_risk_under_test_is_allowed_at_least_twice_the_reference_s_error(size: float) -> None:
     rows, _data = sequence_rows_of()
     points = exact(size * np.array([[1.0, -0.5, 2.0, 0.25]]))
     ours, theirs = rows.excess(points), rows.excess_under_test(points, "excess")
@@ -193,8 +199,8 @@ def test_an_excess_under_test_is_allowed_twice_our_error(size: float) -> None:
     assert (ours.x.error > 0).all()
 
 
-def test_a_margin_between_0_and_1_is_refused() -> None:
-    """This holds also if the token is reported as no neighbour."""
+def test_a_sequence_solution_with_margins_below_one_is_refused() -> None:
+    """The solution is divided by 2, so margins are ½, and it reports no neighbours."""
     _, data = sequence_rows_of()
     alpha = optimal_tokens_of(data.parts)
     svm = sequence_max_margin([part.problem.exact_keys for part in data.parts], alpha)

@@ -1,4 +1,6 @@
-"""Gradient descent on W in a cone around locally optimal tokens, and faults that the statement must catch."""
+"""The statement on gradient descent on W in a cone around W^mm of locally optimal tokens, and faults that it must
+catch.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +37,6 @@ def test_every_claim_is_made_on_tokens_that_are_not_optimal() -> None:
         ("descent-from-elsewhere", "run-is-the-one-asked-for"),
     ],
 )
-def test_faults_are_caught(fault: str, by: str) -> None:
+def test_planted_faults_falsify_the_claims_on_local_descent(fault: str, by: str) -> None:
     outcome = check(tsvm_local_descent, local_example(), fault_named(fault).implementation)
     assert by in {claim.name for claim in outcome.claims if claim.verdict is Verdict.FALSIFIED}

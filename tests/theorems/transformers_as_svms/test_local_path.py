@@ -1,4 +1,4 @@
-"""The local regularization path of W, and faults that the statement must catch."""
+"""The statement on the local regularization path of W, within a cone around W^mm, and faults that it must catch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_claim_is_made_on_tokens_that_are_not_optimal(loss: str) -> None:
 
 
 def _tilted(problem: Problem, q: Array, alpha: Array, norms: Any, **options: Any) -> LocalPath:
-    """Return the path moved half way to the boundary of the cone."""
+    """Return the path with its points moved half-way to the boundary of the cone."""
     right = local_path(problem, q, alpha, norms, **options)
     across = np.roll(right.points, 1, axis=1)
     axis = q / np.linalg.norm(q)
@@ -62,7 +62,7 @@ def _tilted(problem: Problem, q: Array, alpha: Array, norms: Any, **options: Any
 
 
 def _elsewhere(problem: Problem, q: Array, alpha: Array, norms: Any, **options: Any) -> LocalPath:
-    """Return a path in another direction, with its coordinates rotated by one place."""
+    """Return the path with the coordinates of its points shifted cyclically by one place."""
     right = local_path(problem, q, alpha, norms, **options)
     return replace(right, points=np.roll(right.points, 1, axis=1))
 
@@ -96,12 +96,12 @@ FAULTS = [
 ]
 
 
-def test_every_claim_has_a_fault() -> None:
+def test_every_claim_on_the_local_path_has_a_planted_fault() -> None:
     assert set().union(*(by for _, by in FAULTS)) == set(tsvm_local_path.claims)
 
 
 @pytest.mark.parametrize(("under_test", "by"), FAULTS, ids=lambda x: getattr(x, "name", ""))
-def test_faults_are_caught(under_test: Implementation, by: set[str]) -> None:
+def test_planted_faults_falsify_the_claims_on_the_local_path(under_test: Implementation, by: set[str]) -> None:
     assert falsified(LOCAL, under_test) >= by
 
 
@@ -113,7 +113,7 @@ def bounds_of(example: Case) -> LocalPathBounds:
     return LocalPathBounds(constants, REFERENCE)
 
 
-def test_beyond_the_inner_radius_harmful_tokens_take_less_than_half_of_the_excess() -> None:
+def test_beyond_the_inner_radius_the_excess_risk_is_positive_in_spite_of_harmful_tokens() -> None:
     bounds = bounds_of(LOCAL)
     norms = bounds.first * np.geomspace(1.01, 30, 12)
     points = norms[:, None] * bounds.constants.solution.p
@@ -123,8 +123,8 @@ def test_beyond_the_inner_radius_harmful_tokens_take_less_than_half_of_the_exces
     assert bounds.first > 1e-3
 
 
-def test_the_offset_has_less_risk_than_the_ray() -> None:
-    """The difference is about that of the sharp form if the ray is some distance away."""
+def test_a_point_with_the_limiting_offset_has_less_risk_than_the_ray() -> None:
+    """The point with the limiting offset from the ray has less risk than the point on the ray, at the same norm."""
     bounds = bounds_of(LOCAL)
     ray, beside = bounds.log_excess(exact(bounds.beside(1e4)), "path-is-no-higher-than-its-seeds").value
     assert beside < ray - 1e-3

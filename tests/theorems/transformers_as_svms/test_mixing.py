@@ -1,5 +1,6 @@
-"""Attention that mixes: upheld by the reference, and each claim falsified by a planted fault or by a weaker
-constant.
+"""The statement on attention that mixes tokens: upheld by the reference, and each claim falsified by a planted fault or
+by
+a weaker constant.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ def test_reference_upholds_generated_cases(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_reference_upholds_the_cases(name: str) -> None:
+def test_the_statement_on_mixing_is_upheld_on_cases_by_hand(name: str) -> None:
     outcome = check(tsvm_mixing, CASES[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_each_claim_is_made() -> None:
+def test_each_claim_on_mixing_is_made_on_some_case() -> None:
     assert {claim.name for claim in check(tsvm_mixing, CASES["two-inputs"], REFERENCE).claims} == set(
         tsvm_mixing.claims
     )
@@ -74,11 +75,11 @@ CAUGHT = {
 
 
 @pytest.mark.parametrize("fault", CAUGHT)
-def test_planted_faults_are_caught(fault: str) -> None:
+def test_planted_faults_falsify_the_intended_claims_on_mixing(fault: str) -> None:
     assert CAUGHT[fault] in falsified("two-inputs", fault_named(fault).implementation)
 
 
-def test_ratios_of_another_attention_are_caught_on_the_ray_and_beside_it() -> None:
+def test_a_wrong_finite_part_is_caught_by_claims_on_and_beside_the_ray() -> None:
     names = falsified("four", fault_named("finite-part-reversed").implementation)
     assert names >= {"finite-part-is-least", "ratios-on-the-ray", "excess-on-the-ray"}
 
@@ -100,18 +101,18 @@ WEAKER: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "ε = 0, of the length": ("spread", lambda right: lambda of, excess: arb(0), "sublevel-length-from-duals"),
     "r + 1": ("on_the_ray", lambda right: lambda of, r: right(of, r - 1), "sublevel-correlation"),
 }
-"""A constant that is made too small or left out, how, and a claim that then fails."""
+"""Constants made too small or left out: attribute of :class:`Mixing`, the change, and a claim that fails with it."""
 
 
 @pytest.mark.parametrize("what", WEAKER)
-def test_the_constants_are_needed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_on_mixing_fails_with_each_weaker_constant(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, weaken, claim = WEAKER[what]
     monkeypatch.setattr(Mixing, name, weaken(Mixing.__dict__[name]))
     assert claim in {item for case in CASES for item in falsified(case, REFERENCE)}
 
 
-def test_the_lower_bound_is_attained_by_the_path_and_no_point_of_the_ball_is_lower() -> None:
-    """Points of the same norm beside the path have a larger n(L − L_⋆), by more than the enclosed distance."""
+def test_no_point_beside_the_mixing_path_has_a_lower_risk() -> None:
+    """Points of the same norm beside the path have a larger n(L − inf L), beyond the error of the computed path."""
     mixing = mixing_of("two-inputs")
     (result,) = mixing_path(mixing.data.keys, mixing.attention, mixing.lam, mixing.svm, [128.0])
     with ctx.workprec(result.bits):

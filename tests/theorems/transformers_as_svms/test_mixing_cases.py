@@ -1,4 +1,4 @@
-"""Data of known mixtures: drawn as requested, and predicates that notice a violated assumption."""
+"""Data on which the best attention mixes tokens: drawn as requested, and predicates notice a violated assumption."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_sets_by_thresholds_agree_with_the_projection(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_cases_by_hand_satisfy_all_assumptions(name: str) -> None:
+def test_the_mixing_cases_by_hand_satisfy_all_assumptions(name: str) -> None:
     assert set(holds_by_assumption(CASES[name]).values()) == {True}
 
 
@@ -97,12 +97,12 @@ def test_violated_assumptions_are_noticed(case: Case, id: str, says: str) -> Non
     assert says in finding.evidence
 
 
-def test_thresholds_by_hand() -> None:
+def test_thresholds_of_the_penalty_by_hand() -> None:
     assert thresholds([fmpq(k) for k in (2, 4, 1, 3)]) == [3, 0, 6, 1]
 
 
 @pytest.mark.parametrize("d", [4, 6, 10])
-def test_trials_have_orthonormal_tokens_and_are_reproducible(d: int) -> None:
+def test_random_mixing_trials_have_orthonormal_tokens_and_are_reproducible(d: int) -> None:
     data = mixing_trial(0, 3, 4, d, 5)
     assert all(np.array_equal(X @ X.T, np.eye(4)) for X in data.X)
     assert np.array_equal(data.X, mixing_trial(0, 3, 4, d, 5).X)

@@ -1,4 +1,6 @@
-"""Independent rows: lower bounds of the gradient, certified singular values, and planted faults that are caught."""
+"""The statement that independent differences of keys (rows) leave no stationary point: lower bounds of the gradient,
+certified singular values, and planted faults that are caught.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +71,7 @@ def test_every_claim_is_made() -> None:
 
 
 def _shorter(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """Return a gradient that is right at the origin but too short where the softmax saturates, as with a floor in a
-    denominator.
-    """
+    """Return the gradient, multiplied by 1e-3 where the softmax saturates."""
     right = risk.scaled_gradient(keys, scores, loss, p)
     weights = risk.softmax_weights(keys, p).max(axis=-1).min(axis=-1)
     return replace(right, direction=right.direction * np.where(weights > 0.9, 1e-3, 1.0)[..., None])
@@ -91,7 +91,7 @@ ONE_QUERY = REFERENCE.replace("one-query", {outer_keys_and_scores: _keys_of_toke
 
 
 def _gives_up(problem: Problem, start: Array, *, norm: float, **options: Any) -> Flow:
-    """Return a flow that ends at a tenth of the norm, and reports this."""
+    """Return a flow that ends at a tenth of the requested norm, and reports that it ended early."""
     return replace(gradient_flow(problem, start, norm=norm / 10, **options), stop=Stop.STEPS)
 
 
@@ -118,17 +118,19 @@ FAULTS = [
 ]
 
 
-def test_every_claim_has_a_fault() -> None:
+def test_every_claim_on_independent_rows_has_a_planted_fault() -> None:
     assert set().union(*(by for _, _, by in FAULTS)) == set(tsvm_no_stationary_point.claims)
 
 
 @pytest.mark.parametrize(("under_test", "case", "by"), FAULTS, ids=lambda x: getattr(x, "name", ""))
-def test_faults_are_caught(under_test: Implementation, case: Case, by: set[str]) -> None:
+def test_planted_faults_falsify_the_claims_on_independent_rows(
+    under_test: Implementation, case: Case, by: set[str]
+) -> None:
     assert falsified(case, under_test) >= by
 
 
-def test_for_two_tokens_the_bound_is_an_equality() -> None:
-    """With one row a gradient that is too short by a relative 1e-5 violates the bound."""
+def test_for_two_tokens_the_lower_bound_of_the_gradient_is_an_equality() -> None:
+    """With a single row, a gradient that is shorter by a relative 1e-5 violates the lower bound."""
     case = query_case([[[1.0, 0.0, 2.0], [0.0, 1.0, 0.5]]], [[1.0, -1.0, 0.5]])
 
     def shorter(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:

@@ -1,4 +1,9 @@
-"""The statement about the path of (K, Q): on data by hand, and under planted faults."""
+"""The statement about the regularization path of (K, Q): on data by hand, and with planted faults.
+
+M is the certificate of the solution W_⋆ of least nuclear norm; all solutions lie in its face F; g is 1 minus the
+largest
+singular value of M below 1; σ and λ are singular values and duals.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,7 @@ from theorems.transformers_as_svms.curves.nuclear_limit import corrections, offs
 from theorems.transformers_as_svms.nuclear_path import tsvm_nuclear_path
 
 SEVERAL = QueryDataset([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], np.eye(2), [1, 1], [1, 1])
-"""Data whose solutions are ((1, b), (b, 1)), |b| ≤ 1, of ranks 1 and 2."""
+"""Data with many solutions of least nuclear norm, ((1, b), (b, 1)) for |b| ≤ 1, of ranks 1 and 2."""
 
 
 def on_the_sphere(seed: int, n: int = 3, T: int = 3, d: int = 4) -> QueryDataset:
@@ -46,7 +51,7 @@ def bounds_of(data: QueryDataset) -> NuclearBounds:
 
 
 class Faced(NuclearBounds):
-    """Bounds with a given M and face."""
+    """Bounds with a given certificate M and face."""
 
     def __init__(self, M: Any, face: Any) -> None:
         self.__dict__.update(M=M, face=face)
@@ -63,7 +68,7 @@ def test_the_nuclear_path_is_upheld(data: QueryDataset) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_with_several_solutions_the_claims_are_only_about_their_face() -> None:
+def test_with_several_solutions_no_claim_is_about_a_single_one() -> None:
     outcome = check(tsvm_nuclear_path, case_of(SEVERAL), REFERENCE)
     names = {claim.name for claim in outcome.claims}
     assert {"sublevel-margin", "sublevel-face-distance", "sublevel-factors-balanced"} <= names
@@ -76,7 +81,7 @@ def test_every_claim_is_made() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name.startswith("nuclear-")])
-def test_faults_are_caught(name: str) -> None:
+def test_planted_faults_falsify_the_claims_on_the_nuclear_path(name: str) -> None:
     cell = try_fault(tsvm_nuclear_path, FAULTS[name], baselines())
     assert cell.outcome is FaultOutcome.CAUGHT
     wrong_path = name.startswith("nuclear-path")
@@ -84,8 +89,10 @@ def test_faults_are_caught(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_offset_in_closed_form_agrees_with_that_of_the_path(seed: int) -> None:
-    """The two derivations are the blocks of a first-order expansion, and the system of the factors at 1/ρ = 0."""
+def test_two_derivations_of_the_offset_of_the_nuclear_path_agree(seed: int) -> None:
+    """One derivation expands the path to first order in blocks; the other solves the equations of the factors for 1/ρ =
+    0.
+    """
     bounds = bounds_of(on_the_sphere(seed, 4, 6, 10))
     costs = log_costs_of(bounds.problem, bounds.svm)
     system = NuclearOffsets.of(bounds.svm, costs)
@@ -97,7 +104,7 @@ def test_the_offset_in_closed_form_agrees_with_that_of_the_path(seed: int) -> No
     assert second < 1e-3 * first < 1e-3
 
 
-def test_points_of_the_face_have_distance_zero() -> None:
+def test_points_of_the_face_of_solutions_have_distance_zero_from_it() -> None:
     bounds = bounds_of(on_the_sphere(1, 4, 6, 10))
     U1, V1, _ = bounds.face
     root = np.random.default_rng(0).standard_normal((5, U1.shape[1], U1.shape[1]))
@@ -109,9 +116,11 @@ def test_points_of_the_face_have_distance_zero() -> None:
 
 @pytest.mark.parametrize("below", [0.0, 5e-7, 2e-6, 0.5])
 def test_the_distance_to_the_face_is_bounded_for_any_singular_values(below: float) -> None:
-    """For M = diag(1, 1 − below, 0.4) and every r, ‖W − F‖_⋆ ≤ 2√(R(R − ⟨M, W⟩)/g), R = ‖W‖_⋆.
+    """For M = diag(1, 1 − below, 0.4) and every W, the distance from the face is at most 2√(R(R − ⟨M, W⟩)/g), R =
+    ‖W‖_⋆,
+    up to an error e for singular values near 1.
 
-    The signs of W = −e₂e₂ᵀ and of what is near it are where e is used up.
+    At W near −e₂e₂ᵀ the error e is nearly attained.
     """
     rng = np.random.default_rng(0)
     near = np.diag([1.0, -1.0, 0.0]) + 1e-3 * rng.standard_normal((200, 3, 3))
@@ -128,7 +137,7 @@ def test_the_distance_to_the_face_is_bounded_for_any_singular_values(below: floa
 
 
 def test_singular_values_that_are_nearly_one_count_as_in_the_face() -> None:
-    """G_1 = e1e1ᵀ and G_2 = (1 − 5e-7) e2e2ᵀ with λ = (1, 1) are not proven: σ_2 = 1 − 5e-7, and g = 1."""
+    """The rows e1e1ᵀ and (1 − 5e-7) e2e2ᵀ with duals (1, 1) give σ_2 = 1 − 5e-7, which counts as 1, so g is 1."""
     data = QueryDataset([[[1.0, 0], [0, 0]], [[0, 1 - 5e-7], [0, 0]]], np.eye(2), [1, 1], [1, 1])
     svm = bounds_of(data).svm
     assert svm.exact is None
@@ -144,7 +153,7 @@ def test_singular_values_that_are_nearly_one_count_as_in_the_face() -> None:
 @pytest.mark.parametrize("exponent", [-8, -16, -20, -26])
 @pytest.mark.parametrize("seed", [5, 6, 10, 16])
 def test_inputs_of_mixed_scale_raise_no_false_alarm(seed: int, exponent: int) -> None:
-    """The first input's tokens and query are shorter by powers of two: τ is that of the shortest rows."""
+    """Tokens and query of the first input are multiplied by a power of two."""
     data = on_the_sphere(seed)
     X, z = np.array(data.X), np.array(data.queries)
     X[0], z[0] = np.ldexp(X[0], exponent), np.ldexp(z[0], exponent)
@@ -169,13 +178,13 @@ def test_scaling_keys_by_a_power_of_two_changes_no_digit(seed: int) -> None:
         assert (first.gap, first.margins.tolist()) == (second.gap, second.margins.tolist())
 
 
-def test_images_of_symmetric_matrices() -> None:
-    """Compute uᵀPv for P = e1e1ᵀ, (e1e2ᵀ + e2e1ᵀ)/√2, e2e2ᵀ."""
+def test_the_images_of_a_basis_of_symmetric_matrices() -> None:
+    """Compute uᵀPv for the basis P = e1e1ᵀ, (e1e2ᵀ + e2e1ᵀ)/√2, e2e2ᵀ."""
     result = images_of(np.array([[1.0, 2.0]]), np.array([[3.0, 5.0]]))
     assert result == pytest.approx(np.array([[3.0, 11 / np.sqrt(2), 10.0]]))
 
 
-def test_a_wrong_certificate_gives_the_reason() -> None:
+def test_a_wrong_nuclear_certificate_is_refuted_with_a_reason() -> None:
     data = on_the_sphere(0)
     svm = nuclear_max_margin(data.keys, data.problem.optimal)
     assert isinstance(svm, NuclearMaxMargin)

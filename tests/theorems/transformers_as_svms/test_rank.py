@@ -1,4 +1,7 @@
-"""Low rank of W^mm: upheld by the reference, each claim falsified by a planted fault; the bounds are attained."""
+"""The statement on the low rank of W^mm: upheld by the reference, each claim falsified by a planted fault; its bounds
+are
+attained.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +37,21 @@ def test_reference_upholds_generated_cases(given_case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", FEASIBLE)
-def test_reference_upholds_the_cases(name: str) -> None:
+def test_the_statement_on_rank_is_upheld_on_cases_by_hand(name: str) -> None:
     outcome = check(tsvm_rank, CASES[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_each_claim_is_made() -> None:
+def test_each_claim_on_rank_is_made_on_some_case() -> None:
     claims = {claim for name in ("single-input", "orthogonal-queries") for claim in claims_of(ID, name, REFERENCE)}
     assert claims | {"keys-are-outer-products"} == set(tsvm_rank.claims)
 
 
-def test_an_infeasible_choice_is_not_applicable() -> None:
+def test_the_statement_on_rank_does_not_apply_where_no_w_separates() -> None:
     assert check(tsvm_rank, CASES["contradicted"], REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
-def test_a_wrong_coordinate_leaves_every_span_and_adds_to_the_rank() -> None:
+def test_a_solution_with_a_wrong_coordinate_violates_the_claims_on_spans_and_rank() -> None:
     wrong = fault_named("svm-coordinate-off").implementation
     names = falsified(ID, "single-input", wrong)
     assert names >= SPANS | {"svm-is-optimal", "token-svm-is-optimal", "single-input-is-rank-one"}
@@ -57,12 +60,14 @@ def test_a_wrong_coordinate_leaves_every_span_and_adds_to_the_rank() -> None:
 
 
 @pytest.mark.parametrize("fault", ["svm-scaled", "svm-misses-a-constraint", "svm-with-bias", "neighbour-lost"])
-def test_a_wrong_certificate_is_caught_first(fault: str) -> None:
+def test_a_wrong_solution_is_caught_by_the_certificate(fault: str) -> None:
     assert "svm-is-optimal" in falsified(ID, "orthogonal-queries", fault_named(fault).implementation)
 
 
-def test_wrong_solutions_on_tokens_are_caught_in_the_sum() -> None:
-    """The SVM is right on the keys of W and wrong on tokens: the whole is not the sum of the parts."""
+def test_wrong_solutions_for_single_inputs_are_caught_by_their_sum() -> None:
+    """The solver is right for outer-product keys and wrong for single tokens, so W^mm is not the sum of the inputs'
+    parts.
+    """
 
     def narrow(keys: Any, alpha: Any) -> Any:
         wide = keys if keys.shape[2] > 3 else np.concatenate([keys[..., :1], 2 * keys[..., 1:]], axis=2)
@@ -73,7 +78,7 @@ def test_wrong_solutions_on_tokens_are_caught_in_the_sum() -> None:
 
 
 def test_the_rank_counts_only_inputs_with_a_dual() -> None:
-    """The third input repeats the first at twice the length: its dual is zero, and rank W^mm = 2 < 3."""
+    """The third input is the first with tokens of twice the length, so its dual is 0 and W^mm has rank 2, not 3."""
     base = CASES["orthogonal-queries"].queried
     assert base is not None
     X = np.concatenate([base.X, 2 * base.X[:1]])
@@ -97,14 +102,14 @@ def test_transposed_weights_of_least_nuclear_norm_are_caught_by_spans_and_column
     )
 
 
-def test_outer_products_the_wrong_way_round() -> None:
+def test_the_fault_of_transposed_outer_products_by_hand() -> None:
     data = QueryDataset([[[1.0, 2.0], [3.0, 4.0]]], [[5.0, 6.0, 7.0]], [1.0], [1.0, 0.0], "correlation")
     keys, _ = _transpose_outer(outer_keys_and_scores, data)
     assert keys.tolist() == [[[5, 10, 6, 12, 7, 14], [15, 20, 18, 24, 21, 28]]]
 
 
 @pytest.mark.parametrize("fault", TOKENS, ids=lambda fault: fault.name)
-def test_other_outer_products_are_caught(fault) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_outer_products_are_caught_by_the_claim_on_keys(fault) -> None:  # type: ignore[no-untyped-def]
     rng = np.random.default_rng(0)
     data = QueryDataset(rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), [-1, 1], rng.normal(size=4))
     case = Case(data.problem, queried=data)

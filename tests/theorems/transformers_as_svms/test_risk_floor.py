@@ -1,5 +1,6 @@
-"""The floor of the risk: upheld by the reference, with bounds from both sides; each claim falsified by a
-planted fault.
+"""The statement on the infimum of the risk, with bounds of the excess risk from both sides: upheld by the reference,
+each
+claim falsified by a planted fault.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ID = "tsvm-risk-floor"
 
 @dataclass(frozen=True)
 class Scaled:
-    """An implementation with risk and excess times a factor."""
+    """Implementations in which the risk or the excess risk is multiplied by a factor."""
 
     factor: float
 
@@ -56,21 +57,21 @@ def test_reference_upholds_generated_cases(given_case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_reference_upholds_the_cases(name: str) -> None:
+def test_the_statement_on_the_infimum_is_upheld_on_cases_by_hand(name: str) -> None:
     outcome = check(tsvm_risk_floor, CASES[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_each_claim_is_made() -> None:
+def test_each_claim_on_the_infimum_is_made_on_some_case() -> None:
     claims = {claim for name in ("self-attention", "contradicted") for claim in claims_of(ID, name, REFERENCE)}
     assert claims == set(tsvm_risk_floor.claims)
-    # An infeasible SVM is an answer and does not end the statement.
+    # If no W separates, other claims are still made.
     assert "excess-on-the-ray-at-most" not in claims_of(ID, "contradicted", REFERENCE)
     assert "excess-stays-away" not in claims_of(ID, "self-attention", REFERENCE)
 
 
 @pytest.mark.parametrize("name", ["self-attention", "many-tokens", "contradicted-logistic"])
-def test_lower_and_upper_bounds_can_fail(name: str) -> None:
+def test_lower_and_upper_bounds_of_the_excess_risk_can_fail(name: str) -> None:
     low, high = falsified(ID, name, Scaled(1e-3).in_excess), falsified(ID, name, Scaled(1e3).in_excess)
     lower = {"excess-at-least", "excess-at-least-by-slopes", "excess-at-least-by-margins"}
     upper = {"excess-at-most", "excess-at-most-by-slopes", "excess-at-most-by-margins"}
@@ -80,8 +81,8 @@ def test_lower_and_upper_bounds_can_fail(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["single-input", "self-attention", "many-tokens"])
-def test_bounds_by_slopes_catch_an_excess_that_is_off_by_1e_9(name: str) -> None:
-    """The losses are logistic, partly concave, and linear."""
+def test_bounds_by_slopes_catch_an_excess_risk_that_is_wrong_by_1e_9(name: str) -> None:
+    """The losses of the three cases are logistic, partly concave, and linear."""
     for factor, side in ((1 - 1e-9, "at-least"), (1 + 1e-9, "at-most")):
         names = falsified(ID, name, Scaled(factor).in_excess)
         assert f"excess-{side}-by-slopes" in names
@@ -97,7 +98,7 @@ def test_the_claims_on_a_kernel_s_risk_can_fail() -> None:
     }
 
 
-def test_after_a_wrong_svm_no_other_claim_is_made() -> None:
+def test_after_a_wrong_svm_solution_no_other_claim_is_made() -> None:
     for name in ("svm-scaled", "svm-coordinate-off", "svm-misses-a-constraint"):
         assert falsified(ID, "self-attention", fault_named(name).implementation) == {"svm-is-optimal"}
     given_up = fault_named("svm-always-infeasible").implementation
@@ -114,7 +115,7 @@ def test_wrong_keys_and_scores_are_caught() -> None:
 
 
 @pytest.mark.parametrize(("fault", "eps"), [("cancelling-gradient", EPS), ("float32-softmax", 2.0**-23)])
-def test_an_honest_kernel_is_upheld_on_claims_about_its_risk_only(fault: str, eps: float) -> None:
+def test_for_a_textbook_kernel_only_claims_on_its_risk_are_made_and_upheld(fault: str, eps: float) -> None:
     kernel = replace(fault_named(fault).implementation, textbook_eps=eps)
     for name in ("self-attention", "many-tokens", "contradicted"):
         claims = claims_of(ID, name, kernel)
@@ -125,8 +126,8 @@ def test_an_honest_kernel_is_upheld_on_claims_about_its_risk_only(fault: str, ep
     assert falsified(ID, "many-tokens", hot) & {"risk-at-least", "risk-at-most"}
 
 
-def test_a_risk_at_or_below_its_floor_is_falsified() -> None:
-    """L(W) ≤ L_⋆ falsifies the first lower bound, however small that is."""
+def test_an_excess_risk_of_zero_is_falsified() -> None:
+    """An excess risk of 0 violates the lower bound, however small that bound is."""
 
     def none(*arguments: Any) -> Any:
         sign, size = log_excess_risk(*arguments)

@@ -1,6 +1,6 @@
-"""Tokens and queries whose products are not floats, such as decimals and pixels: nothing true is falsified.
+"""Tokens and queries whose products are not floats, such as decimals and pixels, raise no false alarm.
 
-Tokens that differ by a thousandth leave few digits of a difference of rounded keys.
+If tokens differ by a thousandth, differences of rounded keys have few digits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_upheld_by_the_reference(statement: str, name: str) -> None:
+def test_statements_are_upheld_on_rounded_products(statement: str, name: str) -> None:
     case = CASES[name]
     assert case.problem.factors is not None
     outcome = check(statement_named(statement), case, REFERENCE)
@@ -46,7 +46,7 @@ def test_upheld_by_the_reference(statement: str, name: str) -> None:
 
 
 def test_a_path_on_tokens_that_differ_in_their_tenth_digit_is_upheld() -> None:
-    """The minimiser on rounded keys is 1e-9 from the one predicted from the factors, which the tolerance allows."""
+    """The minimiser for rounded keys is 1e-9 from that predicted from exact products, which the tolerance allows."""
     near = np.array(
         [
             [2.87e-10, 2.05e-10, 8.33e-10, -7.28e-10, 0.0],

@@ -27,7 +27,7 @@ def risk(X, Z, Y, v, W) -> mp.mpf:  # type: ignore[no-untyped-def]
 
 
 def spread(X, Z, Y, v, W) -> list[tuple[mp.mpf, mp.mpf]]:  # type: ignore[no-untyped-def]
-    """Return |ℓ'| and the variance of the scores under the weights, for each input."""
+    """Return |ℓ'| and the variance of the scores under the softmax weights, for each input."""
     results = []
     for x, z, y in zip(X, Z, Y, strict=True):
         weights = [mp.exp(mp.fdot(row, [mp.fdot(w, z) for w in W])) for row in x]
@@ -40,7 +40,7 @@ def spread(X, Z, Y, v, W) -> list[tuple[mp.mpf, mp.mpf]]:  # type: ignore[no-unt
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_gradient_along_the_head_is_a_sum_of_variances(seed: int) -> None:
-    """Check vᵀ∇L(W) q = −(1/n) Σ |ℓ'_i| Var_i Y_i z_i·q by central differences of the definition; T > d, any scores."""
+    """Check vᵀ∇L(W) q = −(1/n) Σ |ℓ'_i| Var_i Y_i z_i·q, Var_i the variance of the scores, by central differences."""
     rng = np.random.default_rng(seed)
     n, T, d = 3, 5, 2
     X, Z, W = rng.normal(size=(n, T, d)), rng.normal(size=(n, d)), 2 * rng.normal(size=(d, d))
@@ -66,8 +66,9 @@ def case(X: object, queries: object, Y: object, v: object) -> Case:
 
 
 def test_queries_that_separate_labels_leave_no_stationary_point_where_rows_are_dependent() -> None:
-    """For n = 1, T = 4 > d + 1 and unequal scores neither the count of rows nor Assumption B applies, but ∇L vanishes
-    nowhere.
+    """For n = 1, T = 4 > d + 1 and unequal scores, neither the paper's condition on dimensions nor Assumption B holds,
+    but
+    ∇L vanishes nowhere.
     """
     X, queries, Y, v = [[[3, 1], [2, 0], [1, 1], [0, 2]]], [[1, 2]], [1], [1, 0]
     given = case(X, queries, Y, v)
@@ -82,8 +83,9 @@ def test_queries_that_separate_labels_leave_no_stationary_point_where_rows_are_d
 
 
 def test_a_single_input_is_separable_whatever_the_number_of_tokens() -> None:
-    """For n = 1, T = 4, d = 2, d ≥ max(T−1, n) fails, yet W = v zᵀ separates the best token; it need not separate
-    another.
+    """For n = 1, T = 4, d = 2 the paper's condition d ≥ max(T−1, n) fails, yet W = v zᵀ separates the best token,
+    though
+    not every other token.
     """
     given = case([[[3, 1], [2, 0], [1, 1], [0, 2]]], [[1, 2]], [1], [1, 0])
     assert independent_tokens_and_queries(given).holds is False
@@ -96,8 +98,8 @@ def test_a_single_input_is_separable_whatever_the_number_of_tokens() -> None:
 
 
 def test_rows_of_a_sequence_may_be_dependent_where_there_are_fewer_than_dimensions() -> None:
-    """In self-attention with n = 2, T = 4 and d = 5 there are 24 rows in 25 dimensions, of rank at most 21, in floats,
-    too.
+    """In self-attention with n = 2, T = 4 and d = 5, the 24 differences of keys in 25 dimensions have rank at
+    most 21.
     """
     rng = np.random.default_rng(0)
     for _ in range(5):
@@ -110,11 +112,11 @@ def test_rows_of_a_sequence_may_be_dependent_where_there_are_fewer_than_dimensio
 
 
 PROMPT_TOKENS = np.array([[[-3.0, -1], [-1, 2], [0, 1]], [[2, 1], [-2, -3], [0, 2]]])
-"""Tokens in the setting of the first paper: keys are the tokens, and the prompt is one query for all inputs."""
+"""Tokens in the setting of the first paper, where keys are the tokens and one prompt serves all inputs."""
 
 
 def prompt_risk(Y, p):  # type: ignore[no-untyped-def]
-    """Return L(p) of the logistic loss with v = e1, in 60 digits."""
+    """Return L(p) of the logistic loss with the head v = e1, in 60 digits."""
     total = mp.mpf(0)
     for x, y in zip(PROMPT_TOKENS.tolist(), Y, strict=True):
         weights = [mp.exp(mp.fdot([mp.mpf(a) for a in row], p)) for row in x]
@@ -128,7 +130,9 @@ def slopes_at(Y, p) -> list[mp.mpf]:  # type: ignore[no-untyped-def]
 
 
 def test_labels_of_both_signs_leave_a_minimum_with_scores_of_the_tokens() -> None:
-    """Scores are Y vᵀx and the optimal tokens are strictly best and separable, yet ∇L = 0 and ∇²L ≻ 0 at a finite p."""
+    """Scores are Y vᵀx, the optimal tokens are unique and separable, yet ∇L = 0 and ∇²L is positive definite at a
+    finite p.
+    """
     Y = (1, -1)
     scores = np.array(Y)[:, None] * PROMPT_TOKENS[:, :, 0]
     best = scores.argmax(axis=1)
@@ -143,7 +147,7 @@ def test_labels_of_both_signs_leave_a_minimum_with_scores_of_the_tokens() -> Non
 
 
 def test_labels_of_one_sign_leave_no_stationary_point_of_a_prompt() -> None:
-    """With v = e1, −∂L/∂p_1 = (1/n) Σ |ℓ'_i| Var_i Y_i is positive for Y = (1, 1), here on a grid of prompts."""
+    """For labels (1, 1) and v = e1, −∂L/∂p_1 is a sum of variances, and positive at every prompt of a grid."""
     for a in (-4.0, -0.835, 0.0, 3.0):
         for b in (-3.0, 0.0, 2.655):
             along, _ = slopes_at((1, 1), (mp.mpf(a), mp.mpf(b)))
@@ -154,8 +158,9 @@ def test_labels_of_one_sign_leave_no_stationary_point_of_a_prompt() -> None:
 
 
 def test_rows_are_independent_beyond_the_dimensions_of_the_paper() -> None:
-    """For d = 2 < n = 4 and T = 2, n(T − 1) = d², so that some W gives every choice of tokens margin 1, though d ≥
-    max(T − 1, n) fails.
+    """For d = 2, n = 4 and T = 2, n(T − 1) = d² and some W separates every choice of tokens, though the paper's
+    condition
+    d ≥ max(T − 1, n) fails.
     """
     rng = np.random.default_rng(1)
     X, Z = rng.normal(size=(4, 2, 2)), rng.normal(size=(4, 2))
@@ -166,7 +171,7 @@ def test_rows_are_independent_beyond_the_dimensions_of_the_paper() -> None:
 
 
 def test_the_rank_is_at_most_the_number_of_inputs_with_a_dual() -> None:
-    """The first of n = 2 inputs gives the second more margin than it needs: W^mm has rank one."""
+    """The constraint of the first of two inputs implies that of the second, whose dual is 0, so W^mm has rank one."""
     given = case([[[1, 0], [0, 0]], [[9, 1], [0, 0]]], [[1, 0], [1, 1]], [1, 1], [1, 0])
     svm = max_margin(given.problem.exact_keys, given.problem.optimal)
     assert isinstance(svm, MaxMargin)
@@ -175,7 +180,7 @@ def test_the_rank_is_at_most_the_number_of_inputs_with_a_dual() -> None:
 
 
 def gradient_and_margin(keys, scores, p, slope=lambda u: 1.0):  # type: ignore[no-untyped-def]
-    """Return ∇L and the least margin of the optimal tokens, from their definitions; ℓ' = −slope(output)."""
+    """Return ∇L and the least margin of the optimal tokens, by their definitions, for the loss with ℓ' = −slope."""
     total, margins = np.zeros(keys.shape[2]), []
     for k, s in zip(keys, scores, strict=True):
         weights = np.exp(k @ p - np.max(k @ p))
@@ -187,10 +192,11 @@ def gradient_and_margin(keys, scores, p, slope=lambda u: 1.0):  # type: ignore[n
 
 
 def test_descent_keeps_its_margin_without_a_cone_where_inputs_and_scores_differ() -> None:
-    """For n = 2, unequal scores and the logistic loss, from a margin of κ + log(2(T − 1)A) no iterate falls below it by
-    more than κ.
+    """For n = 2, unequal scores and the logistic loss, descent from a margin of κ + log(2(T − 1)A), with the constants
+    κ and A
+    of the statement on descent from a margin, never loses more than κ.
 
-    The first paper's Theorem 2 asks for n = 1 and equal non-optimal scores.
+    Theorem 2 of the first paper assumes n = 1 and equal non-optimal scores.
     """
     keys = np.array([[[1, 0.2], [0, 0.1], [-0.3, 1]], [[0.7, 0.9], [0, 0], [0.1, 0.3]]])
     scores = np.array([[1, 0.5, 0.25], [2, 0, 1]])
@@ -212,8 +218,9 @@ def test_descent_keeps_its_margin_without_a_cone_where_inputs_and_scores_differ(
 
 
 def test_a_long_normalized_step_loses_the_margin() -> None:
-    """For rows (1, ±10) and the correlation loss, from p with margin 2.58 one step of length 5/max‖g‖ ends at −1.15 or
-    less.
+    """For differences of keys (1, ±10) and the correlation loss, one normalized step of length 5 over the largest of
+    their
+    norms, from margin 2.58, ends at margin −1.15 or less.
     """
     keys, scores = np.array([[[0.0, 0], [-1, -10], [-1, 10]]]), np.array([[1.0, 0, 0]])
     worst, longest = np.inf, np.sqrt(101.0)
@@ -227,7 +234,10 @@ def test_a_long_normalized_step_loses_the_margin() -> None:
 
 
 def test_an_average_of_margins_exceeds_the_least_by_lamberts_function() -> None:
-    """For N margins with coefficients within a ratio r, Σ c h e^{−h}/Σ c e^{−h} − min h ≤ W((N − 1)r/e) < log N r."""
+    """For N margins h with coefficients c within a ratio r, the average Σ c h e^{−h}/Σ c e^{−h} exceeds min h by at
+    most
+    W((N − 1)r/e) < log N r, with Lambert's function W.
+    """
     rng = np.random.default_rng(0)
     for N in (1, 2, 3, 10, 100):
         for r in (1.0, 2.0, 50.0):
@@ -243,13 +253,13 @@ def test_an_average_of_margins_exceeds_the_least_by_lamberts_function() -> None:
 
 
 FOUR = (4, 3, 2, 1)
-"""The scores of four orthonormal tokens; v = γ, λ = 1, one input with z = 1, so that W z = W is the vector
-of logits.
+"""The scores γ of four orthonormal tokens, with penalty λ = 1; the input's query is 1, so that W is the vector of
+logits.
 """
 
 
 def mixture_slope(w: list[mp.mpf]) -> list[mp.mpf]:
-    """Return ∇L of L(w) = −γᵀs + ‖s‖², s = softmax(w), from its definition."""
+    """Return the gradient of L(w) = −γᵀs + ‖s‖² with s = softmax(w), by its definition."""
     odds = [mp.exp(a - max(w)) for a in w]
     s = [a / mp.fsum(odds) for a in odds]
     g = [2 * a - gamma for a, gamma in zip(s, FOUR, strict=True)]
@@ -258,12 +268,15 @@ def mixture_slope(w: list[mp.mpf]) -> list[mp.mpf]:
 
 
 def test_w_fin_is_not_all_that_stays_finite_where_attention_mixes() -> None:
-    """W̄_R without its component along W^mm tends to (log 3)/2 (1, −1, 1, −1), of which W_fin is (log 3)/2 (1, −1, 0,
-    0).
+    """The minimiser of norm R, without its component along W^mm, tends to (log 3)/2 (1, −1, 1, −1), but the paper's
+    W_fin is
+    (log 3)/2 (1, −1, 0, 0).
 
-    Hypotheses: s⋆ = (3, 1, 0, 0)/4 is the best attention, ν = (0, 0, 1, 3)/2 > 0 on the masked tokens, W^mm =
-    (1, 1, −1, −1)/2 solves Gen-SVM: all by their conditions. Stationary points on spheres by a root finder in 300
-    digits that starts at W_fin + R W̄^mm; the paper speaks of training, so gradient descent from 0 is asked as well.
+    The hypotheses are checked first: s⋆ = (3, 1, 0, 0)/4 is the best attention, the duals ν = (0, 0, 1, 3)/2 are
+        positive
+    on the tokens of weight 0, and W^mm = (1, 1, −1, −1)/2 solves Gen-SVM. Stationary points of norm R are found with
+    300
+    digits, from W_fin + R W^mm. The next test asks the same of gradient descent, since the paper speaks of training.
     """
     best, level = (mp.mpf(3) / 4, mp.mpf(1) / 4, 0, 0), mp.mpf(5) / 2
     nu = [level - gamma + 2 * s for gamma, s in zip(FOUR, best, strict=True)]
@@ -284,17 +297,19 @@ def test_w_fin_is_not_all_that_stays_finite_where_attention_mixes() -> None:
                 return [*slopes, mp.fdot(w, w) - mp.mpf(R) ** 2]
 
             result = list(mp.findroot(conditions, (*start, -mp.log(2 * R)), maxsteps=400))[:4]
-            assert abs(result[0] - result[1] - mp.log(3)) < mp.exp(-R / 2)  # the mixing ratio of W_fin
-            assert mp.fdot(result, mm) / R > 1 - mp.mpf(2) / R**2  # the direction of Gen-SVM
-            errors.append(result[2] - result[3] - mp.log(3))  # where W_fin has 0 − log 3
-    # The next term is −2 log 3/R.
+            # Entries 0 and 1 differ by log 3, as those of W_fin do, and the direction is that of W^mm.
+            assert abs(result[0] - result[1] - mp.log(3)) < mp.exp(-R / 2)
+            assert mp.fdot(result, mm) / R > 1 - mp.mpf(2) / R**2
+            # Entries 2 and 3 differ by log 3 in the limit, too, while those of W_fin are both 0.
+            errors.append(result[2] - result[3] - mp.log(3))
+    # The error decreases like 2 log 3/R.
     assert all(abs(error) < mp.mpf(2.3) / R for error, R in zip(errors, (40, 80, 160), strict=True))
     assert abs(errors[2]) < abs(errors[1]) / 1.8
 
 
 def test_gradient_descent_has_the_same_finite_part() -> None:
-    """Normalized descent in floats, from 0 to ‖w‖ = 10, gives w_1 − w_2 = log 3, as W_fin does, and also w_3 − w_4 =
-    log 3.
+    """Normalized descent in floats from 0 to norm 10 has w_0 − w_1 ≈ log 3, as W_fin has, but also w_2 − w_3
+    ≈ log 3.
     """
     w, gamma = np.zeros(4), np.array(FOUR, dtype=float)
     for _ in range(5000):
@@ -309,7 +324,9 @@ def test_gradient_descent_has_the_same_finite_part() -> None:
 
 @pytest.mark.parametrize("b", ["-1", "-0.25", "0", "0.5", "1"])
 def test_several_matrices_have_the_least_nuclear_norm(b: str) -> None:
-    """((1, b), (b, 1)) separates both inputs and has singular values 1 ± b; any separating W has ‖W‖_⋆ ≥ tr W ≥ 2."""
+    """W = ((1, b), (b, 1)) separates both inputs with singular values 1 ± b, whose sum 2 is least, as ‖W‖_⋆ ≥
+    tr W ≥ 2.
+    """
     W = mp.matrix([[1, mp.mpf(b)], [mp.mpf(b), 1]])
     singular = mp.svd(W, compute_uv=False)
     assert abs(mp.fsum(singular) - 2) < mp.mpf(10) ** -50

@@ -1,4 +1,7 @@
-"""Several queries per input: upheld by the reference, and each claim falsified by a planted fault."""
+"""The statement on several queries per input: upheld by the reference, and each claim falsified by a planted fault.
+
+A part has all queries that see the same number of tokens.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,9 @@ def case_of(data: SequenceDataset) -> Case:
 
 
 def causal_case() -> Case:
-    """Return two inputs of four tokens in self-attention: the second coordinate of a token is the label of its own
-    query.
+    """Return two inputs of four tokens in causal self-attention; the second coordinate of a token has the sign of the
+    label
+    of the query at its place.
     """
     rng = np.random.default_rng(5)
     X = rng.integers(-6, 7, size=(2, 4, 3)) / 2.0
@@ -48,9 +52,7 @@ def causal_case() -> Case:
 
 
 def masked_case() -> Case:
-    """Return cross-attention with queries of two dimensions, a mask that hides any token, and a query that sees one
-    token.
-    """
+    """Return an input with three queries and a mask that hides arbitrary tokens; one query sees a single token."""
     rng = np.random.default_rng(6)
     X = rng.integers(-3, 4, size=(1, 4, 2)).astype(np.float64)
     X[0, :, 0] = [3.0, 1.0, 2.0, 0.0]
@@ -73,7 +75,7 @@ def falsified(name: str, under_test: Implementation) -> set[str]:
 
 
 def rebuilt(part: SequencePart, tokens: Any, data: SequenceDataset) -> SequencePart:
-    """Return the part as if its queries saw the given tokens."""
+    """Return the part with other tokens for its queries."""
     i, k = part.pairs.T
     scores = data.Y[i, k][:, None] * (data.X @ data.v)[i[:, None], tokens]
     keys = OuterKeys(data.X[i[:, None], tokens], data.queries[i, k])
@@ -89,7 +91,7 @@ def part_forgotten(data: SequenceDataset) -> Sequence[SequencePart]:
 
 
 def padded(data: SequenceDataset) -> Sequence[SequencePart]:
-    """Return parts in which every query has as many tokens as the longest, by repetition of its last one."""
+    """Return parts in which all queries have equally many tokens, by repetition of the last token."""
     most = data.parts[-1].problem.T
     return [
         rebuilt(part, np.pad(part.tokens, ((0, 0), (0, most - part.problem.T)), "edge"), data) for part in data.parts
@@ -116,7 +118,7 @@ def a_part_per_query(data: SequenceDataset) -> Sequence[SequencePart]:
 
 
 def each_part_alike(parts: Any, p: Any, log_excess: Any = risk.log_excess_risk) -> Any:
-    """Return the mean of the parts, ignoring their numbers of queries."""
+    """Return the excess risk as the unweighted mean over parts, ignoring the numbers of their queries."""
     return sequence_excess([replace(part, total=part.problem.n * len(parts)) for part in parts], p, log_excess)
 
 
@@ -125,7 +127,7 @@ def largest_part_only(parts: Any, p: Any, log_excess: Any = risk.log_excess_risk
 
 
 def off_by(factor: float, power: float) -> Callable[..., Any]:
-    """Return a function for the excess e^{log·power} · factor."""
+    """Return a function that replaces the excess risk x by factor · x^power."""
 
     def excess(parts: Any, p: Any, log_excess: Any = risk.log_excess_risk) -> Any:
         sign, size = sequence_excess(parts, p, log_excess)
@@ -135,7 +137,7 @@ def off_by(factor: float, power: float) -> Callable[..., Any]:
 
 
 def of_the_largest_part(keys: Any, alpha: Any) -> Any:
-    """Return the solution of ATT-SVM on the last part only."""
+    """Return the solution of ATT-SVM for the constraints of the last part only."""
     right, wrong = sequence_max_margin(keys, alpha), sequence_max_margin(keys[-1:], alpha[-1:])
     if isinstance(right, SequenceInfeasible) or isinstance(wrong, SequenceInfeasible):
         return right
@@ -143,7 +145,7 @@ def of_the_largest_part(keys: Any, alpha: Any) -> Any:
 
 
 def without_a_row(keys: Any, alpha: Any) -> Any:
-    """Return ATT-SVM without the constraint of the largest dual, which is weakened 1024-fold."""
+    """Return the solution of ATT-SVM with the constraint of the largest dual weakened 1024-fold."""
     right = sequence_max_margin(keys, alpha)
     if isinstance(right, SequenceInfeasible):
         return right
@@ -156,7 +158,7 @@ def without_a_row(keys: Any, alpha: Any) -> Any:
 
 
 def infeasible_but_for_opt(keys: Any, alpha: Any) -> Any:
-    """Return the solution for the optimal tokens, and give up on any other tokens."""
+    """Return the solution for the optimal tokens, and report any other choice of tokens as infeasible."""
     solution = sequence_max_margin(keys, alpha)
     opt = optimal_tokens_of(CASES["causal"].sequence.parts)  # type: ignore[union-attr]
     if len(opt) == len(alpha) and all(np.array_equal(a, b) for a, b in zip(opt, alpha, strict=True)):
@@ -165,7 +167,7 @@ def infeasible_but_for_opt(keys: Any, alpha: Any) -> Any:
 
 
 def longer(keys: Any, alpha: Any) -> Any:
-    """Return a W^mm that is too long by a thousandth."""
+    """Return W^mm multiplied by 1.001."""
     right = sequence_max_margin(keys, alpha)
     if isinstance(right, SequenceInfeasible):
         return right
@@ -248,7 +250,7 @@ def test_every_claim_is_made(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("arranged", [shortest_last, queries_backwards, a_part_per_query])
 def test_parts_may_come_in_any_order(name: str, arranged: Callable[..., Any]) -> None:
-    """An implementation may sort and divide the queries in any way if it reports their places."""
+    """An implementation may sort queries and divide them into parts in any way, if it reports their places."""
     claims = claims_of(CASES[name], REFERENCE.replace("", {sequence_parts: arranged}))
     assert set(claims) == set(STATEMENT.claims)
     assert {claim.verdict for claim in claims.values()} == {Verdict.UPHELD}
@@ -261,12 +263,12 @@ def claims_falsified_by(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_a_planted_fault_is_caught(name: str) -> None:
+def test_a_planted_fault_falsifies_the_intended_claims_on_sequences(name: str) -> None:
     assert PLANTS[name][2] <= claims_falsified_by(name), claims_falsified_by(name)
 
 
 @pytest.mark.parametrize("name", ["temperature", "masked-token", "float32-softmax"])
-def test_faults_of_the_attention_are_caught(name: str) -> None:
+def test_faults_of_attention_falsify_the_statement_on_sequences(name: str) -> None:
     assert falsified("causal", fault_named(name).implementation)
 
 
@@ -276,7 +278,7 @@ def test_each_claim_fails_under_some_planted_fault() -> None:
     assert names == set(STATEMENT.claims), set(STATEMENT.claims) - names
 
 
-def test_a_single_part_has_the_svm_of_its_problem() -> None:
+def test_a_sequence_with_one_part_has_the_svm_solution_of_that_part() -> None:
     data = SequenceDataset([[[1, 2], [3, 4], [0, 1]]], [[[1, 0.5], [-1, 2]]], [[1, -1]], [1, 0])
     (part,) = data.parts
     one = max_margin(part.problem.exact_keys, part.problem.optimal)
@@ -288,7 +290,7 @@ def test_a_single_part_has_the_svm_of_its_problem() -> None:
 
 
 def test_parts_in_different_units_are_solved_together() -> None:
-    """Keys of the parts differ in size by 2^40: compare the KKT conditions with one problem of the same rows."""
+    """Keys of two parts differ in size by 2^40; check the constraints and p_mm = Σ λ (k_α − k_t) over both parts."""
     small, large = np.array([[[1.0, 0.0], [0.0, 2.0]]]) * 2.0**-30, np.array([[[0.0, 1.0], [3.0, 0.0], [1.0, 1.0]]])
     alpha = [np.array([0]), np.array([1])]
     solution = sequence_max_margin([small, large * 1024], alpha)
@@ -304,17 +306,15 @@ def _used(found: SequenceMaxMargin, rows: list[Any]) -> list[tuple[fmpq, list[fm
     return [(weight, exact_vector(at[place])) for place, weight in found.exact_duals.items()]
 
 
-def test_the_count_of_rows_does_not_decide_independence() -> None:
-    """For d = 5, T = 4, n = 2 there are 24 rows in 25 dimensions, of rank 21: two product spaces meet in
-    dimension 1·3.
-    """
+def test_fewer_differences_of_keys_than_dimensions_may_be_dependent() -> None:
+    """For d = 5, T = 4, n = 2 there are 24 differences of keys in 25 dimensions, of rank only 21."""
     rng = np.random.default_rng(0)
     X = rng.integers(-9, 10, size=(2, 4, 5)).astype(np.float64)
     data = SequenceDataset(X, X, np.ones((2, 4)), np.ones(5))
     rows = list(sequence_rows(data, data.parts, optimal_tokens_of(data.parts)).values())
     assert (len(rows), len(rows[0])) == (24, 25)
     assert fmpq_mat(rows).rank() == 21
-    # With one dimension more the rows are independent.
+    # In one dimension more, the differences are independent.
     X = rng.integers(-9, 10, size=(2, 4, 6)).astype(np.float64)
     data = SequenceDataset(X, X, np.ones((2, 4)), np.ones(6))
     assert fmpq_mat(list(sequence_rows(data, data.parts, optimal_tokens_of(data.parts)).values())).rank() == 24

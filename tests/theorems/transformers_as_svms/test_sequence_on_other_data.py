@@ -1,4 +1,4 @@
-"""The statement about several queries on inputs that keep different numbers of tokens, and under relations of cases."""
+"""The statement about several queries per input, on inputs with different numbers of tokens, and relations of cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 
 
-def test_inputs_of_several_lengths_with_queries_do_not_falsify_it() -> None:
+def test_the_statement_on_sequences_is_not_falsified_on_inputs_of_several_lengths() -> None:
     rng = np.random.default_rng(1)
     X, z = rng.integers(-4, 5, (3, 4, 2)) / 2.0, rng.integers(-3, 4, (3, 2)) / 1.0
     mask = [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
@@ -24,7 +24,7 @@ def test_inputs_of_several_lengths_with_queries_do_not_falsify_it() -> None:
     assert verify("tsvm-sequence", data=data)["tsvm-sequence"].verdict is not Verdict.FALSIFIED
 
 
-def test_inputs_of_several_lengths_uphold_it_and_wrong_scores_falsify_it() -> None:
+def test_on_inputs_of_several_lengths_only_wrong_scores_falsify_the_statement_on_sequences() -> None:
     data = scored(ragged(3))
     assert verify("tsvm-sequence", data=data)["tsvm-sequence"].verdict is Verdict.UPHELD
 
@@ -40,5 +40,5 @@ def test_inputs_of_several_lengths_uphold_it_and_wrong_scores_falsify_it() -> No
     assert np.array_equal(again.sequence.mask, case_of(data).sequence.mask)  # type: ignore[union-attr]
 
 
-def test_the_risk_at_the_changed_prompt_is_the_same() -> None:
+def test_a_relation_changes_w_and_data_with_queries_so_that_the_risk_is_the_same() -> None:
     check_risk_at_the_changed_prompt("tsvm-frobenius-path")

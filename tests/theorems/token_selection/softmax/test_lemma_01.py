@@ -1,4 +1,6 @@
-"""Lemma 1's second path: back-propagation by hand agrees with torch, and uses none of the suite's losses."""
+"""The second computation of Lemma 1's gradient, back-propagation by hand: it agrees with torch, and uses none of the
+suite's losses.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def setting_of(loss: str, seed: int = 0) -> Setting:
 
 
 def by_torch(setting: Setting, W: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Return the gradient by automatic differentiation, also of the loss."""
+    """Return the gradient with respect to W by torch's automatic differentiation, including that of the loss."""
     weights = torch.tensor(W, requires_grad=True)
     tokens, values, labels = (torch.tensor(a) for a in (setting.tokens, setting.values, setting.labels))
     logits = (tokens @ weights.mT[:, None]) @ torch.tensor(u)
@@ -59,7 +61,7 @@ def test_back_propagation_agrees_with_torch(loss: str) -> None:
 
 
 def test_a_common_shift_of_logits_does_not_change_the_gradient() -> None:
-    """e^1000 is no float, and adding 1000 costs the logits its digits."""
+    """A shift by 1000 would overflow e^x and costs logits some digits, hence the tolerance."""
     setting = setting_of("logistic")
     rng = np.random.default_rng(1)
     W, u = rng.standard_normal((1, DU, D)), rng.standard_normal(DU)
@@ -72,7 +74,7 @@ def test_a_common_shift_of_logits_does_not_change_the_gradient() -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_back_propagation_contains_the_true_gradient(loss: str) -> None:
-    """u ∇L(p)ᵀ in ball arithmetic lies within ∇_W L at W = u pᵀ/‖u‖², also where the softmax saturates."""
+    """At W = u pᵀ/‖u‖², ∇_W L is u ∇L(p)ᵀ; the latter, in ball arithmetic, lies within bounds, also for large norms."""
     setting, u = setting_of(loss), np.random.default_rng(3).standard_normal(DU)
     points = np.random.default_rng(4).standard_normal((B, D)) * np.array([[0.1], [1.0], [3.0], [10.0], [30.0], [100.0]])
     head = exact(u)
@@ -87,8 +89,10 @@ def test_back_propagation_contains_the_true_gradient(loss: str) -> None:
     assert 1 / 500 < max(used) <= 1
 
 
-def test_values_with_error_bounds_contain_those_of_the_problem() -> None:
-    """Y Xv is rounded once in a problem, and summed here: both are within the error bounds of the second path."""
+def test_scores_with_error_bounds_contain_those_of_the_problem() -> None:
+    """Scores Y Xv are rounded in a problem, and summed in another order in the second computation, with error
+    bounds.
+    """
     rng = np.random.default_rng(5)
     data = Dataset(rng.standard_normal((N, T, D)), np.array([1.0, -1.0, 1.0]), rng.standard_normal(D), np.eye(D))
     setting = _setting(Case(data.problem, data))
@@ -98,7 +102,7 @@ def test_values_with_error_bounds_contain_those_of_the_problem() -> None:
     np.testing.assert_array_equal(setting.in_floats.values, setting.values.value)
 
 
-def test_a_kink_at_an_uncertain_side_covers_both_slopes() -> None:
+def test_the_slope_at_a_point_that_may_be_on_either_side_of_a_kink_covers_both() -> None:
     slope = SLOPES["kinked"](Bounded([-1.0, 0.0, 1.0], [0.1, 0.1, 0.1]))
     assert slope.value.tolist() == [-1.0, -0.625, -0.25]
     assert slope.error == pytest.approx([0.0, 0.375, 0.0], abs=1e-13)
@@ -113,7 +117,7 @@ def test_slopes_at_large_outputs_agree_with_torch(loss: str) -> None:
 
 
 class SlopeOff(Logistic):
-    """The logistic loss with a derivative that is too long by 1e-6."""
+    """The logistic loss with a derivative that is too large by the factor e^{1e-6}."""
 
     def log_slope(self, u: Array) -> Array:
         return super().log_slope(u) + 1e-6
@@ -135,7 +139,7 @@ def test_a_nan_iterate_is_falsified() -> None:
     def lost(*arguments: Any, **options: Any) -> Trajectory:
         run = gradient_descent(*arguments, **options)
         points = run.points.copy()
-        points[1] = np.nan  # not the last iterate, from which the loop continues
+        points[1] = np.nan  # not the last iterate, from which further steps are taken
         return replace(run, points=points)
 
     outcome = check(statement_named("lemma-1"), case, REFERENCE.replace("lost", {gradient_descent: lost}))
@@ -143,8 +147,8 @@ def test_a_nan_iterate_is_falsified() -> None:
     assert outcome.reason.endswith("an iterate is not finite")
 
 
-def test_slopes_that_overflow_in_our_own_code_are_inconclusive() -> None:
-    """ℓ' = −e^{720} overflows in the suite's own back-propagation, not in the descent under test."""
+def test_lemma_1_is_inconclusive_where_the_suite_s_own_computation_overflows() -> None:
+    """The slope −e^{720} of the loss overflows in the suite's own back-propagation, not in the descent under test."""
     case = Case(Problem([[[1.0, 0.0], [0.0, 1.0]]], [[-720.0, -721.0]], "exponential"))
     outcome = check(statement_named("lemma-1"), case, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
@@ -153,8 +157,8 @@ def test_slopes_that_overflow_in_our_own_code_are_inconclusive() -> None:
     assert check(statement_named("lemma-1"), nearer, REFERENCE).verdict is Verdict.UPHELD
 
 
-def test_the_error_of_a_distance_is_allowed_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For one iterate, which is E_0, allow the error of forming it and the rounding of the distance."""
+def test_the_claim_on_iterates_allows_for_the_rounding_of_distances(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim compares iterates with an initial matrix E; it must allow for the rounding of E and of the distance."""
     records: list[Any] = []
 
     def recorder(*arguments: Any, **further: Any) -> Claim:

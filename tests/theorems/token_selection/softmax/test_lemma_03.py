@@ -1,4 +1,4 @@
-"""Lemma 3: a difference of either sign falsifies the identity."""
+"""Lemma 3: a difference of either sign between the two sides falsifies the identity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from theorems.token_selection.softmax import lemma_03_softmax_covariance as lemm
 
 
 @pytest.mark.parametrize("sign", [-1, 0, 1])
-def test_sides_that_differ_falsify_the_identity(sign: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_of_either_sign_falsifies_lemma_3(sign: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     case = Case(Problem(rng.standard_normal((2, 3, 2)), rng.standard_normal((2, 3))), seed=0)
     monkeypatch.setattr(lemma_03, "_sign", lambda x: sign)

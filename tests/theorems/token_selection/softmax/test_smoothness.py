@@ -1,4 +1,4 @@
-"""Constants of smoothness equal the sums in their docstrings, and bound the curvature."""
+"""Constants of smoothness equal the sums in their docstrings, and bound the second derivative of L."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_the_local_constant_is_the_documented_mean_and_bounds_the_second_derivat
             two = [risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p + c * h * e) for c in (1, -1)]
             up, down = (np.exp(item.log_scale) * item.direction for item in two)
             moved.append((up - down) / (2 * h))
-        # Central differences err by h² of a third derivative, and by rounding over h.
+        # Central differences err by h² times a third derivative, and by rounding divided by h.
         assert np.linalg.norm(np.array(moved), 2) <= bound + 1e-8
 
 
-def test_a_constant_of_one_carries_rounding() -> None:
-    """Its logarithm is only known up to the spacing at one."""
+def test_the_logarithm_of_a_constant_near_one_carries_rounding() -> None:
+    """The logarithm of a constant near 1 is known only up to the spacing of floats at 1."""
     assert log_constant(0.0).error >= EPS
     assert log_constant(-3.0).error >= 3 * EPS
     assert log_constant(-math.inf).error == 0

@@ -1,4 +1,6 @@
-"""Values of risk, log-excess and L_p: right ones are upheld up to rounding, and small errors are caught."""
+"""Values of the risk, the logarithm of the excess risk and the smoothness L_p: right ones are upheld, small errors are
+caught.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def test_a_risk_that_overflows_is_undecided_and_a_nan_elsewhere_is_refuted() -> 
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (3, 4), (4, 3), (6, 6)])
-def test_spectral_norms_are_enclosed(shape: tuple[int, int]) -> None:
+def test_bounds_contain_the_spectral_norm(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(0)
     matrices = [rng.normal(size=shape), np.ones(shape), np.eye(*shape) * 1e-110, rng.normal(size=shape) * 1e120]
     result = log_spectral_norms(np.array(matrices))
