@@ -1,5 +1,5 @@
-"""Statements without one assumption: the cases they try, and that the conclusion holds once the assumption
-is restored.
+"""Statements of the second paper without one assumption: on a recorded counterexample that is changed so that the
+assumption holds, the conclusion holds, too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ PAIRS = (
 
 
 def restored(case: Case, without: str) -> Case:
-    """Return the case with the assumption restored: λ reduced by half, off the threshold; a head with a cap; or the
-    scores 8 and 2 of two unit vectors.
+    """Return a case on which the assumption holds: the given one with half the penalty, or one with another head or
+    other
+    scores.
     """
     if without == "masked-tokens-cost":
         return CAPPED
@@ -44,7 +45,7 @@ def restored(case: Case, without: str) -> Case:
 
 
 @pytest.mark.parametrize(("id", "without"), PAIRS)
-def test_with_the_assumption_back_the_conclusion_holds(id: str, without: str) -> None:
+def test_the_conclusion_holds_once_the_assumption_is_restored(id: str, without: str) -> None:
     weakened = weakened_named(id, without)
     case = load(ROOT / "counterexamples" / f"{weakened.name}.json").case
     assert weakened.statement.assumption(without).check(case).holds is False
@@ -56,7 +57,7 @@ def test_with_the_assumption_back_the_conclusion_holds(id: str, without: str) ->
     assert [c for c in claims if c.verdict is not Verdict.UPHELD] == []
 
 
-def test_with_a_second_column_of_k0_the_flow_is_that_of_the_statement() -> None:
+def test_with_a_second_column_of_k0_the_conclusion_on_the_factored_flow_holds() -> None:
     def full_width(case: Case) -> Case:
         K0 = np.asarray(case.arrays["K0"]) + np.array([[0.0, 1.0], [0.0, 1.0]])
         return case.replace(arrays={**case.arrays, "K0": K0})
@@ -64,7 +65,7 @@ def test_with_a_second_column_of_k0_the_flow_is_that_of_the_statement() -> None:
     check_restored("tsvm-factored-flow-without-definite-imbalance", full_width)
 
 
-def test_a_path_of_matrices_begins_at_the_size_of_a_logit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_unit_of_radii_for_a_path_of_w_is_one_over_the_size_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     records: list[Any] = []
 
     def path(name: str, risk: Any, d: int, unit: float, where: Any) -> Iterator[Claim]:

@@ -1,4 +1,7 @@
-"""Conclusions of the hunts, by hand: limits that are approached, margins that compete, constants and schedules."""
+"""Conclusions that hunts for counterexamples examine, by hand: limits that are approached or not, margins, constants
+and
+schedules of radii.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def joint_3b() -> Joint:
     return joint
 
 
-def test_joint_descent_is_compared_with_its_own_limits() -> None:
+def test_joint_descent_is_compared_with_the_limits_for_its_ratio_of_norms() -> None:
     joint = joint_3b()
     head, prompt = 3.0 * joint.svm.direction, 7.0 * np.array([0.6, 0.8])
     run = JointTrajectory(np.stack([head, head]), np.stack([prompt, prompt]))
@@ -53,7 +56,9 @@ def test_joint_descent_is_compared_with_its_own_limits() -> None:
 
 
 def test_a_deviation_that_halves_counts_as_converging(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deviation that does not halve is allowed to be one logit: 1/(Θ‖p‖)."""
+    """A deviation that does not halve has a negative slack, with a tolerance of one logit, 1/(Θ‖p‖) for the
+    margin Θ.
+    """
     steps = conjecture_joint_descent.STEPS
     far = np.full((steps + 1, 2), 30.0)
     monkeypatch.setattr(
@@ -70,8 +75,12 @@ def test_a_deviation_that_halves_counts_as_converging(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("angles", "slack"), [((0.1, 0.04, 0.04), 0.0), ((0.1, 0.06, 0.04), 0.0), ((0.04, 0.04, 0.04), -0.04)]
 )
-def test_a_direction_is_judged_at_the_last_norm_against_an_earlier_one(angles: tuple[float, ...], slack: float) -> None:
-    """If the angle did not halve since a thousandth of the norm, √ρ/ρ is allowed."""
+def test_a_direction_converges_if_its_angle_halves_from_an_earlier_norm_to_the_last(
+    angles: tuple[float, ...], slack: float
+) -> None:
+    """If the angle has not halved since an earlier norm, it is compared with 1/√ρ, with ρ the last norm in units of
+    ‖p_mm‖.
+    """
     far = flow_claims.NORM
     norms = np.array([far / (flow_claims.NORM / flow_claims.EARLIER), far / 10, far])
     points = norms[:, None] * np.array([[math.cos(a), math.sin(a)] for a in angles])
@@ -80,7 +89,7 @@ def test_a_direction_is_judged_at_the_last_norm_against_an_earlier_one(angles: t
     assert claim.tolerance == pytest.approx(0.0 if slack == 0 else (far / 2) ** -0.5)
 
 
-def test_a_selection_may_miss_by_the_root_of_a_logit() -> None:
+def test_the_tolerance_of_a_selection_is_one_over_the_root_of_the_largest_logit() -> None:
     problem = Problem(np.array([[[4.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]))
     claim = flow_claims.selection_claim(problem, np.array([30.0, 40.0]), np.array([0]))
     assert claim.slack == pytest.approx(0.6)
@@ -89,7 +98,7 @@ def test_a_selection_may_miss_by_the_root_of_a_logit() -> None:
 
 @pytest.mark.parametrize(("margin", "best"), [(0.5, True), (1.0, False), (1.0 + 1e-13, False), (2.0, False)])
 def test_chosen_tokens_have_the_largest_label_margin(margin: float, best: bool) -> None:
-    """With one input the margin of a token is its length; a tie up to rounding counts as a tie."""
+    """With one input, the label margin of a token is its norm; equality up to rounding counts as a tie."""
     tokens = np.array([[[1.0, 0.0], [0.0, margin]]])
     joint = joint_of_chosen(tokens, tokens, np.array([0]))
     assert joint is not None
@@ -105,7 +114,7 @@ def test_pairs_that_do_not_approach_their_limit_have_a_negative_slack() -> None:
 
 
 def recorder(seen: list[Any], at: int) -> Any:
-    """Return a replacement for a claim of several points that records one of its arguments."""
+    """Return a function that records its argument number ``at``, and returns a text in place of a claim."""
 
     def record(*arguments: Any) -> Claim:
         seen.append(arguments[at])
@@ -114,7 +123,9 @@ def recorder(seen: list[Any], at: int) -> Any:
     return record
 
 
-def test_in_one_dimension_the_better_direction_is_compared_with_pi(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_one_dimension_lemma_5_compares_the_better_direction_with_its_factor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     records: list[Any] = []
     monkeypatch.setattr(lemma_05, "lasting", recorder(records, 2))
     monkeypatch.setattr(lemma_05, "descent", lambda problem, at, q: exact(np.array([0.5, 0.25]) * q[0]))
@@ -123,13 +134,13 @@ def test_in_one_dimension_the_better_direction_is_compared_with_pi(monkeypatch: 
     assert records[0].value.tolist() == [lemma_05.PI * 0.5, lemma_05.PI * 0.25]
 
 
-def test_where_the_gradient_is_zero_no_jump_is_sought() -> None:
+def test_no_jump_of_the_slope_is_sought_where_the_gradient_is_zero() -> None:
     flat = Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1.0, 1.0]]), loss_named("kinked"))
     assert list(lemma_06.jumping_slope.conclusion(Case(flat, start=np.array([1.0, 2.0])), REFERENCE)) == []
 
 
-def test_smoothness_of_a_given_m0() -> None:
-    """The formula is the mean of M0 |γ|² ‖K‖² + 3 M1 |γ| ‖K‖², with M1 = 1 for the linear loss."""
+def test_the_smoothness_constant_for_a_given_m0() -> None:
+    """The formula is the mean over inputs of M0 ‖γ‖² ‖K‖² + 3 M1 ‖γ‖ ‖K‖², with M1 = 1 for the correlation loss."""
     keys = np.array([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]]])
     problem = Problem(keys, np.array([[3.0, 4.0], [0.6, 0.8]]), loss_named("correlation"))
     due = ((2 * 25 * 16 + 3 * 5 * 16) + (2 * 1 * 4 + 3 * 1 * 4)) / 2
@@ -148,7 +159,9 @@ def test_smoothness_of_a_given_m0() -> None:
 def test_mixing_is_compared_only_where_the_assumption_requires_it(
     logs: np.ndarray, others: np.ndarray, asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It requires log q ≤ 1.5 log q' at all radii, with both falling."""
+    """The assumption is about pairs of points with log q ≤ 1.5 log q' at all radii, for decreasing weights q of other
+    tokens.
+    """
     worst = iter([exact(logs), exact(others)])
     monkeypatch.setattr(lemma_14, "worst_mixing", lambda case, at: next(worst))
     monkeypatch.setattr(lemma_14, "difference", lambda *arguments: None)
@@ -161,8 +174,10 @@ def test_mixing_is_compared_only_where_the_assumption_requires_it(
 @pytest.mark.parametrize(
     ("q", "radius", "unit"), [((0.6, 0.8), 0.1, 1 / 1.2), ((0.0, 1.0), 0.1, 0.5), ((0.6, 0.8), 9.0, 9.0)]
 )
-def test_the_unit_of_a_local_path(q: tuple[float, float], radius: float, unit: float) -> None:
-    """For keys (2, 0) and 0 it is one over the margin, and one over the size of the keys where q prefers no token."""
+def test_the_unit_of_radii_of_a_local_path(q: tuple[float, float], radius: float, unit: float) -> None:
+    """For keys (2, 0) and 0 the unit of radii is one over the margin of q, or over the size of the keys if q prefers no
+    token; at least the radius of the cone.
+    """
     problem = Problem(np.array([[[2.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]))
     case = Case(problem, arrays=MappingProxyType({"q": np.array(q), "cone_radius": np.array(radius)}))
     assert theorem_4._unit(case) == pytest.approx(unit)
@@ -171,9 +186,12 @@ def test_the_unit_of_a_local_path(q: tuple[float, float], radius: float, unit: f
 @pytest.mark.parametrize(
     ("apart", "slack"),
     [
-        ((0.5, 0.4, 0.3), 0.3),  # neither halved nor within a limit's tolerance: it stays away
-        ((0.5, 0.4, 0.1), 0.1 * 1e3 - 1),  # halved: it counts only as far as it exceeds ρ^{−1/2}
-        ((1e-6, 1e-6, 1e-6), 1e-6 * 1e3 - 1),  # nearer than the tolerance
+        (
+            (0.5, 0.4, 0.3),
+            0.3,
+        ),  # the distance neither halves nor is within the tolerance of a limit, so the path stays away
+        ((0.5, 0.4, 0.1), 0.1 * 1e3 - 1),  # the distance halves, so it counts only as far as it exceeds ρ^{−1/2}
+        ((1e-6, 1e-6, 1e-6), 1e-6 * 1e3 - 1),  # the distance is smaller than the tolerance
         ((0.009, 0.009, 0.009), 0.009),
     ],
 )
@@ -190,7 +208,7 @@ def with_radii(head: list[float], prompt: list[float]) -> Case:
 
 
 def test_a_schedule_interpolates_and_extrapolates_its_radii() -> None:
-    """log r is linear in log R between the given radii and beyond: r = 2, 4, 5 at R = 1, 8, 64."""
+    """A schedule gives log r as a piecewise linear function of log R, here with r = 2, 4, 5 at R = 1, 8, 64."""
     result = theorem_6.slow_schedule(with_radii([2.0, 4.0, 5.0], [1.0, 8.0, 64.0]))
     assert result is not None
     schedule, radii = result
@@ -207,7 +225,7 @@ def test_radii_that_do_not_grow_strictly_are_no_schedule(head: list[float], prom
     assert theorem_6.slow_schedule(with_radii(head, prompt)) is None
 
 
-def test_a_schedule_is_followed_between_its_own_radii(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_joint_path_is_followed_between_the_radii_of_the_case(monkeypatch: pytest.MonkeyPatch) -> None:
     records: list[Any] = []
 
     def pairs(joint: Any, schedule: Any, units: Any, unit: float, seed: int) -> list[Any]:

@@ -1,4 +1,6 @@
-"""The computations of the hunts: gradients of any loss, risks in logarithms, the lowest point of a ball."""
+"""Computations of hunts for counterexamples: gradients for any loss, logarithms of excess risks, least risk in
+a ball.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ POINTS = np.concatenate([RNG.normal(size=(4, 2)), 8 * RNG.normal(size=(3, 2))])
 
 
 def exact_risk(problem: Problem, p: list[mpmath.mpf]) -> mpmath.mpf:
-    """Return L(p) in the working precision, for losses that are a polynomial on either side of a kink."""
+    """Return L(p) in mpmath's working precision."""
     total = mpmath.mpf(0)
     for keys, scores in zip(problem.keys, problem.scores, strict=True):
         weights = [mpmath.exp(sum(mpmath.mpf(k) * x for k, x in zip(row, p, strict=True))) for row in keys.tolist()]
@@ -53,7 +55,7 @@ def test_the_gradient_of_any_loss_is_within_its_error(name: str) -> None:
 
 
 def test_a_loss_that_increases_reverses_the_gradient() -> None:
-    """With one input of scores above 1, the gradient of the squared loss points the other way."""
+    """For scores above 1 the squared loss increases with the output, so its gradient has the other sign."""
     tokens, scores = np.array([[[1.0], [0.0]]]), np.array([[3.0, 2.0]])
     up = descent(Problem(tokens, scores, loss_named("correlation")), np.zeros((1, 1)), np.ones(1))
     down = descent(Problem(tokens, scores, loss_named("squared")), np.zeros((1, 1)), np.ones(1))
@@ -75,8 +77,8 @@ def test_risks_at_large_norms_are_within_their_error(name: str) -> None:
             assert noise < log - 20
 
 
-def test_a_flat_loss_is_resolved_where_it_underflows() -> None:
-    """Compute δ³ at δ = e^{−10⁶}, with rounding in proportion."""
+def test_the_excess_risk_of_a_flat_loss_is_known_far_below_the_smallest_float() -> None:
+    """The excess risk is δ³ with δ = e^{−10⁶}, and the error of its logarithm stays small."""
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[0.0, -1.0]]), loss_named("cubic"))
     result = decreasing_risk(problem, np.array([[1e6]]))
     assert result.log_size[0] == pytest.approx(-3e6)
@@ -101,7 +103,7 @@ def test_a_path_near_its_limit_is_upheld_and_one_elsewhere_is_not(loss: str) -> 
     assert out.verdict is Verdict.UPHELD
 
 
-def test_several_points_violate_a_claim_only_together() -> None:
+def test_a_claim_at_several_points_is_violated_only_if_it_fails_at_all() -> None:
     error = np.array([0.1, 0.1])
     assert lasting("x", Form.LIMIT, (np.array([-1.0, 1.0]), error), "exact", "").verdict is Verdict.UPHELD
     assert lasting("x", Form.LIMIT, (np.array([-1.0, -0.5]), error), "exact", "").slack == -0.5

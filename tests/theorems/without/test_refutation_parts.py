@@ -1,4 +1,7 @@
-"""Parts of the conclusions that hunts refute: limits of long steps, Assumption C, mixed features, signed gradients."""
+"""Parts of conclusions that hunts for counterexamples refute: limits of long steps, Assumption C, mixed features,
+signed
+gradients. A support is an input whose constraint in the head's SVM is tight.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ FOLDER = ROOT / "counterexamples"
 
 
 def test_large_steps_are_followed_to_the_limit_and_a_wrong_limit_is_refuted() -> None:
-    """Without a bound on the step size, Theorem 2 was not refuted; with two inputs the same code refutes it by Figure
-    8.
+    """With a long step, Theorem 2 still holds on the first case; with two inputs, as in Figure 8, the same code refutes
+    it.
     """
     weakened = weakened_named("theorem-2", "step-size")
     problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0]]]), np.array([[1.0, 0.0, 0.0]]))
@@ -54,7 +57,7 @@ def test_lemma_12_is_decided_at_prompts_that_select(without: str) -> None:
 
 
 def test_separability_follows_from_selection_by_descent() -> None:
-    """This is why the conjecture cannot be refuted without ``separable``."""
+    """Where tokens cannot be separated, descent does not select them; so no case lacks only ``separable``."""
     weakened = weakened_named("conjecture-joint-descent", "separable")
     case = load(FOLDER / "theorem-5-without-separable.json").case
     assert weakened.statement.assumption("descent-selects").check(case).holds is False
@@ -73,8 +76,11 @@ def test_assumption_c_is_refuted_on_figure_3b_and_not_where_it_holds() -> None:
     assert assumption_c_fails(balanced).holds
 
 
-def test_the_refutation_of_assumption_c_is_right_at_its_prompts() -> None:
-    """At R q + c p_mm with large R, the label margin is Γ − O(κ²), κ = 1 − s_iα, for a support without a dual."""
+def test_the_prompts_that_refute_assumption_c_lose_little_margin() -> None:
+    """At prompts R q + c p_mm with large R, the label margin loses only O(κ²) if the weight on other tokens, κ,
+    concerns a
+    support of dual 0.
+    """
     from reference_attention.svm.label_svm import LabelSvm, label_svm
 
     case = load(FOLDER / "lemma-13-without-optimal-support-tokens.json").case
@@ -96,8 +102,8 @@ def test_the_refutation_of_assumption_c_is_right_at_its_prompts() -> None:
     assert 0 < lost[1] < 2
 
 
-def test_the_head_beside_a_support_without_a_dual_is_stationary() -> None:
-    """e^{−y} = Γ y/r for z = (1, 0), (1, 1) is solved at log r = 40, where a float solver stops far too early."""
+def test_the_head_s_offset_for_a_support_of_dual_zero_is_stationary() -> None:
+    """The head's part y across its ray solves e^{−y} = Γ y/r, with the label margin Γ, at log r = 40."""
     case = load(FOLDER / "lemma-13-without-optimal-support-tokens.json").case
     joint = joint_of(case)
     assert joint is not None
@@ -108,7 +114,9 @@ def test_the_head_beside_a_support_without_a_dual_is_stationary() -> None:
 
 
 def test_the_bounds_for_mixed_features_hold_at_every_prompt() -> None:
-    """m0 bounds min_i v̄_mm·z_i^p at every prompt, and m1 is attained; the refutation compares these two numbers."""
+    """The first number bounds the least margin of features, mixed by any prompt, along v̄_mm; the second is
+    attained.
+    """
     case = load(FOLDER / "theorem-6-without-separable.json").case
     joint = joint_of(case)
     assert joint is not None
@@ -121,8 +129,9 @@ def test_the_bounds_for_mixed_features_hold_at_every_prompt() -> None:
 
 
 def test_a_saturated_softmax_is_no_stationary_point() -> None:
-    """Under the squared loss with best score 1, descent slows down towards u = 1 for ever, which float64 takes for a
-    stationary point.
+    """With the squared loss and best score 1, the gradient vanishes as the output tends to 1, which is no finite
+    stationary
+    point.
     """
     case = load(FOLDER / "theorem-2-without-well-behaved-loss.json").case
     mixed = norm_of_flow(case.problem, np.zeros(1))

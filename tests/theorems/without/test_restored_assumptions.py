@@ -1,4 +1,4 @@
-"""Counterexamples with the missing assumption restored: the conclusion then holds, so that the assumption made the
+"""Counterexamples changed so that the dropped assumption holds: the conclusion then holds, so the assumption made the
 difference.
 """
 
@@ -41,13 +41,13 @@ def linear_loss(case: Case) -> Case:
 
 
 def one_optimum(case: Case) -> Case:
-    """Give all tokens but α the lowest score."""
+    """Return the case with the lowest score for all tokens but α."""
     others = np.arange(case.problem.T) != case.chosen_tokens[:, None]
     return with_problem(case, scores=np.where(others, case.problem.scores.min(), case.problem.scores))
 
 
 def one_side(case: Case) -> Case:
-    """Move all keys to one side of the best key, which is at the origin."""
+    """Return the case with keys of nonnegative coordinates, so that they are on one side of the best key, 0."""
     return with_problem(case, keys=np.abs(case.problem.keys))
 
 
@@ -60,18 +60,18 @@ def first_input(case: Case) -> Case:
 
 
 def step_of_four(case: Case) -> Case:
-    """Set η = 4/L_p, which the Hessian still allows: four times the step of the lemma."""
+    """Return the case with η = 4/L_p, four times the step of Lemma 6, at which descent still holds."""
     return with_arrays(case, eta=4 * math.exp(-case.problem.log_smoothness))
 
 
 def comparable(case: Case) -> Case:
-    """Make one direction wider than the other, so that both select the better of two tokens."""
+    """Return a case with two directions that select the same token, one with a larger margin."""
     problem = Problem(np.array([[[-1.0, 0.0], [0.0, 0.0]]]), case.problem.scores, case.problem.loss)
     return with_arrays(case.replace(problem=problem), q1=[1.0, 1.0], q2=[1.0, 0.0])
 
 
 def higher_neighbour(case: Case) -> Case:
-    """Raise the score of q1's only directional neighbour, which was a tie."""
+    """Return the case with a higher score for the only neighbour of q1, which scored like the selected token."""
     scores = case.problem.scores.copy()
     first = direction(case.problem.keys, case.arrays["q1"])
     scores[first.neighbours] += 1.0
@@ -79,7 +79,7 @@ def higher_neighbour(case: Case) -> Case:
 
 
 def other_lengths(case: Case) -> Case:
-    """Double the key differences of the second input."""
+    """Return the case with the keys of the second input doubled."""
     keys = case.problem.keys.copy()
     keys[1:] *= 2
     return with_problem(case, keys=keys)
@@ -97,7 +97,7 @@ def positive(case: Case) -> Case:
 
 
 def apart(case: Case) -> Case:
-    """Move the second of two equal tokens."""
+    """Return the case with the second of two equal tokens moved."""
     assert case.dataset is not None
     X = case.dataset.X.copy()
     X[:, 1] -= case.dataset.v
@@ -130,7 +130,7 @@ def opposite_start(case: Case) -> Case:
 
 
 def tokens(*blocks: list[list[float]], W: Any = None) -> Restore:
-    """Return a function that replaces the tokens, which are also the keys."""
+    """Return a function that replaces the tokens of a case, and its key-query weights by ``W``."""
 
     def restored(case: Case) -> Case:
         assert case.dataset is not None
@@ -208,7 +208,7 @@ OWN_PREDICATE = (
     "theorem-6-without-optimal-support-tokens",
     "lemma-13-without-optimal-support-tokens",
 )
-"""Counterexamples on which only the predicate of the weakened statement decides that the assumption fails."""
+"""Counterexamples on which the assumption's own predicate is undecided, and only that of the hunt decides."""
 
 
 @pytest.mark.parametrize("name", RESTORED)
@@ -227,14 +227,14 @@ def check_restored(name: str, restore: Restore) -> None:
     for id in weakened.keeps:
         assert weakened.statement.assumption(id).check(case).holds is True, id
     claims = list(weakened.conclusion(case, REFERENCE))
-    # On the restored case of lemma-8 the widths are in the other order, so that its claim is another one.
+    # On the restored case of lemma-8 the other direction has the larger margin, so the claim has another name.
     assert record.claim in [claim.name for claim in claims] or name == "lemma-8-without-wider-direction"
     assert [c for c in claims if c.verdict is not Verdict.UPHELD] == []
 
 
 @pytest.mark.parametrize(("factor", "fails"), [(4.0, False), (5.0, True)])
-def test_four_over_the_smoothness_constant_is_a_safe_step_and_five_is_not(factor: float, fails: bool) -> None:
-    """Lemma 6: the Hessian is at most L_p/4, which is nearly attained at scores ±1000 of the logistic loss."""
+def test_steps_of_four_over_the_smoothness_constant_descend_and_of_five_do_not(factor: float, fails: bool) -> None:
+    """The Hessian is at most L_p/4 on these data, which is nearly attained, so steps beyond 4/L_p ascend."""
     problem = Problem(np.array([[[1.0], [-1.0]]]), np.array([[1000.0, -1000.0]]), loss_named("logistic"))
     eta = np.array(factor * math.exp(-problem.log_smoothness))
     case = Case(problem, start=np.zeros(1), arrays=MappingProxyType({"eta": eta}))

@@ -1,4 +1,7 @@
-"""The search space of a hunt: possible counterexamples are drawn, and recorded ones have a positive violation."""
+"""The search space of a hunt: cases that lack only the dropped assumption are drawn, and recorded counterexamples have
+a
+positive violation.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +32,22 @@ RARE = (
     "lemma-13-without-prompt-selects",
     "theorem-6-without-prompt-selects",
 )
-"""Counterexamples that need thousands of cases, climbing, or several seconds."""
+"""Counterexamples for which suitable cases are too rare, or too slow to find, for this test."""
 
 
 class Enough(BaseException):
-    """An exception that ends the search once a suitable case is drawn."""
+    """An exception that ends the draws once a suitable case is drawn."""
 
 
 def meets(weakened: Weakened, case: Case) -> bool:
-    """Return whether all kept assumptions hold and the omitted one fails."""
+    """Return whether the dropped assumption fails on the case, and all others hold."""
     if weakened.fails(case).holds is not False:
         return False
     return all(weakened.statement.assumption(id).check(case).holds for id in weakened.keeps)
 
 
 @pytest.mark.parametrize("path", [item for item in FOUND if item.stem not in RARE], ids=lambda path: path.stem)
-def test_possible_counterexamples_are_drawn(path: Path) -> None:
+def test_cases_that_lack_only_the_dropped_assumption_are_drawn(path: Path) -> None:
     weakened = load(path).weakened
     drawn: list[Case] = []
 
