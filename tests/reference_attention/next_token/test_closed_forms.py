@@ -1,4 +1,8 @@
-"""Next-token training compared with closed forms: orthogonal contexts, small problems, the definition of attention."""
+"""Next-token training compared with closed forms: orthogonal contexts, small problems, the definition of attention.
+
+Notation: h and h_j are embeddings of contexts, π the share of samples with context j, V the number of tokens, S the
+number of tokens that follow a context, and p_z the probability that token z does; L_⋆ is the infimum of the loss.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ ORTHOGONAL = MasterProblem.of_tokens(np.diag([1.0, 2.0, 0.5]), [[3, 1, 0, 0], [0
 TWICE = MasterProblem.of_tokens([[1.0], [1.0]], [[1, 0, 0], [0, 3, 0]])
 """Not separable: two equal embeddings; a quarter of the samples has the first token next, the others the second."""
 AGAINST = MasterProblem.of_tokens([[1.0], [2.0]], [[2, 1, 0], [2, 1, 0]])
-"""Not compatible: the log-odds of the two tokens are log 2 at h = 1 and also at h = 2."""
+"""Not compatible: the log-odds of the two tokens are log 2 at h = 1 and also at h = 2, so no linear map gives both."""
 
 
 def trained(problem: MasterProblem) -> tuple[FiniteMinimum, NextTokenSvm]:
@@ -33,7 +37,7 @@ def trained(problem: MasterProblem) -> tuple[FiniteMinimum, NextTokenSvm]:
 
 
 def test_orthogonal_contexts_have_the_svm_in_closed_form() -> None:
-    """The SVM has ‖W^mm‖² = Σ S(V − S)/(V‖h‖²), every constraint tight and the duals λ_jv = S/(V‖h‖²)."""
+    """The solution W^mm of the SVM has ‖W^mm‖² = Σ S(V − S)/(V‖h‖²), tight constraints and duals λ_jv = S/(V‖h‖²)."""
     _, svm = trained(ORTHOGONAL)
     sizes, squares = [2, 3, 1], [fmpq(1), fmpq(4), fmpq(1, 4)]
     assert svm.norm_squared == sum((fmpq(s * (4 - s), 4) / h for s, h in zip(sizes, squares, strict=True)), fmpq(0))
@@ -44,7 +48,10 @@ def test_orthogonal_contexts_have_the_svm_in_closed_form() -> None:
 
 
 def test_finite_part_of_orthogonal_contexts_is_the_log_odds_and_slow_where_tokens_are_rare() -> None:
-    """Along h̄_j, ηk(P_FW_k − W⋆)_zj → −(S(V−S)/(Vπ‖h‖³))(x_z − mean x), where x_z = 1/(S p_z)."""
+    """After k steps of size η the part P_F W_k of the weights in F, the span of differences of tokens that follow one
+    context, misses its limit W⋆: along h̄_j = h_j/‖h_j‖, ηk(P_F W_k − W⋆)_zj → −(S(V−S)/(Vπ‖h‖³))(x_z − mean x), where
+    x_z = 1/(S p_z).
+    """
     minimum, _ = trained(ORTHOGONAL)
     W = minimum.floats.reshape(4, 3)
     assert (W[0] - W[1])[0] == pytest.approx(np.log(3))
@@ -64,7 +71,7 @@ def test_finite_part_of_orthogonal_contexts_is_the_log_odds_and_slow_where_token
         assert result[there, j] == pytest.approx(-scale * (x - x.mean()), rel=2e-2)
 
 
-def test_without_separability_tokens_of_one_embedding_are_joined() -> None:
+def test_without_separability_extended_supports_join_the_tokens_of_equal_embeddings() -> None:
     minimum, svm = trained(TWICE)
     assert float(minimum.value.mid()) == pytest.approx(0.5623, abs=1e-4)
     assert svm.point == [fmpq(1, 3), fmpq(1, 3), fmpq(-2, 3)]
@@ -133,8 +140,8 @@ def test_attention_of_orthonormal_tokens_decouples_and_components_are_supports()
 
 
 def test_dependent_embeddings_tie_tokens_that_the_graph_distinguishes() -> None:
-    """Let e_2 = (e_0 + e_1)/2, with samples {0, 2} → 0 and {1, 2} → 1: the graph is acyclic, but the graph-SVM is
-    infeasible and L_⋆ = log 2.
+    """For embeddings with e_2 = (e_0 + e_1)/2, and samples {0, 2} → 0 and {1, 2} → 1 (tokens → label), the graph of
+    tokens is acyclic, but the graph-SVM is infeasible and L_⋆ = log 2.
     """
     e = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
     samples, labels = np.array([[0, 2], [1, 2]]), np.array([0, 1])

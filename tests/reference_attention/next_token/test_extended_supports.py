@@ -1,4 +1,4 @@
-"""Extended supports: two exact decisions agree, proofs are valid, and wrong proofs are refuted."""
+"""Extended supports: two exact decision procedures agree, proofs are valid, and wrong proofs are refuted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def random_problem(rng: np.random.Generator) -> MasterProblem:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_both_decisions_agree_and_are_proven(seed: int) -> None:
+def test_both_decision_procedures_find_the_same_supports_and_prove_them(seed: int) -> None:
     problem = random_problem(np.random.default_rng(seed))
     first, second = module._by_program(problem), supports_by_exclusion(problem)
     assert first is not None
@@ -34,14 +34,14 @@ def test_both_decisions_agree_and_are_proven(seed: int) -> None:
     assert np.array_equal(first.sets, second.sets)
 
 
-def test_scales_far_apart_are_decided() -> None:
+def test_supports_of_embeddings_of_very_different_sizes_are_decided() -> None:
     problem = MasterProblem.of_tokens([[1.0, 0.0], [1.0, 1e-13], [1e12, 1.0]], [[1, 0, 0], [0, 3, 0], [1, 1, 0]])
     result = extended_supports(problem)
     assert result.error(problem) == ""
     assert np.array_equal(result.sets, supports_by_exclusion(problem).sets)
 
 
-def test_contexts_that_contradict_each_other_are_joined() -> None:
+def test_supports_of_contexts_that_contradict_each_other_are_joined() -> None:
     result = extended_supports(LOOP)
     assert result.sets.tolist() == [[True, True, False]] * 2
     assert not result.separable(LOOP)
@@ -64,7 +64,7 @@ def test_contexts_that_contradict_each_other_are_joined() -> None:
         (lambda found: {"separator": [fmpq(1)]}, "another problem"),
     ],
 )
-def test_a_wrong_proof_is_refuted(change: object, says: str) -> None:
+def test_a_wrong_proof_of_extended_supports_is_refuted(change: object, says: str) -> None:
     found = extended_supports(LOOP)
     wrong = replace(found, **change(found))  # type: ignore[operator]
     assert re.search(says, wrong.error(LOOP)), wrong.error(LOOP)

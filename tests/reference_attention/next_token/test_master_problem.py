@@ -1,4 +1,4 @@
-"""The master problem built from next tokens and from labels, and the input that it refuses."""
+"""The master problem built from next tokens and from labels, and the input that its constructors refuse."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def test_bad_master_problems_are_refused(counts: object, multiplicities: object,
         MasterProblem(np.ones((1, 2, 2)), counts, multiplicities)  # type: ignore[arg-type]
 
 
-def test_a_label_has_to_be_a_class() -> None:
+def test_a_label_that_is_no_class_is_refused() -> None:
     with pytest.raises(InvalidInput, match="labels: 2"):
         MasterProblem.of_labels([[1.0]], [2], 2)

@@ -1,5 +1,9 @@
 """Data on which no prompt selects all optimal tokens: the split of the inputs is proven, and the flow has a finite
 part.
+
+Notation: a row is the key of an input's optimal token minus the key of another token; F is the subspace in which the
+flow converges, and L_F the risk of the inputs whose tokens stay tied, as a function on F. Inputs are opposed if their
+rows have a positive combination that is zero, and free otherwise.
 """
 
 from __future__ import annotations
@@ -83,7 +87,7 @@ def test_derivatives_within_are_the_derivatives_of_risk_within(problem: Problem)
         assert by == pytest.approx(second[k], abs=1e-9)
 
 
-def test_two_opposed_inputs_stay_at_one_half() -> None:
+def test_two_opposed_inputs_keep_weights_of_one_half() -> None:
     parts = known_parts("two")
     assert parts.split.tied_inputs == [0, 1]
     assert parts.split.convex
@@ -120,14 +124,14 @@ def test_three_opposed_inputs_share_their_weights_equally() -> None:
     assert parts.split.direction == pytest.approx([0.0, 0.0, 1.0])
 
 
-def test_a_token_of_a_tied_input_is_ruled_out() -> None:
-    """Along (0, 1) the third tokens of both opposed inputs are behind; they change neither the tie nor F."""
+def test_a_token_behind_the_tied_ones_gets_no_weight() -> None:
+    """Along (0, 1) the third tokens of both opposed inputs have lower logits; they change neither the tie nor F."""
     parts = known_parts("third token")
     assert np.array_equal(parts.weights, [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
     assert parts.one_minus_cosine < 1e-9
 
 
-def test_where_all_are_opposed_nothing_diverges() -> None:
+def test_where_all_inputs_are_opposed_the_flow_converges() -> None:
     split = split_of(Problem(TWO[:2], [[1.0, 0.0]] * 2))
     assert split.sets.all()
     assert not split.svm.floats.any()
@@ -136,12 +140,14 @@ def test_where_all_are_opposed_nothing_diverges() -> None:
 
 
 def test_no_finite_part_where_giving_up_an_input_lowers_the_risk() -> None:
-    """The risk L_F decreases for ever if the second input gains less than the first: σ|ℓ'(1)| > 0.3 |ℓ'(0)|."""
+    """The risk L_F decreases for ever towards the first input's token: |ℓ'(1)| > 0.3 |ℓ'(0)|, so that the second input
+    loses less than the first one gains.
+    """
     split = split_of(Problem(TWO, [[1.0, 0.0], [0.3, 0.0], [1.0, 0.0]]))
     assert split.rest_near(np.array([0.0])) is None
 
 
-def test_no_split_where_all_can_be_selected_or_scores_tie() -> None:
+def test_no_split_exists_where_all_optimal_tokens_can_be_selected_or_scores_tie() -> None:
     assert score_split(Problem(TWO[1:], [[1.0, 0.0]] * 2)) is None
     assert score_split(Problem(TWO, [[1.0, 1.0], [1.0, 0.0], [1.0, 0.0]])) is None
 
@@ -153,7 +159,7 @@ def test_with_a_token_better_than_a_tied_one_the_split_does_not_bound_the_risk()
 
 
 @pytest.mark.parametrize("change", ["supports", "multipliers", "separator", "svm"])
-def test_a_wrong_proof_is_refuted(change: str) -> None:
+def test_a_wrong_proof_of_the_split_is_refuted(change: str) -> None:
     split = split_of(PROBLEMS["third token"])
     supports, svm = split.supports, split.svm
     wrong = {
@@ -166,7 +172,7 @@ def test_a_wrong_proof_is_refuted(change: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_the_parts_together_are_the_flow_where_floats_resolve_it(name: str) -> None:
+def test_the_two_parts_together_are_the_flow_up_to_norm_30(name: str) -> None:
     """Compare the flow in two parts with the ordinary flow, which is still accurate up to norm 30: points and
     gradients.
     """
@@ -186,7 +192,7 @@ def test_the_parts_together_are_the_flow_where_floats_resolve_it(name: str) -> N
 
 
 def invariants(parts: SplitFlow) -> tuple[float, float, Float64[np.ndarray, "n T"]]:
-    """Return the numbers that no change of coordinates alters."""
+    """Return two numbers and the weights of tokens, none of which a change of coordinates alters."""
     return parts.risk, float(np.linalg.norm(parts.finite_part)), parts.weights
 
 

@@ -25,7 +25,7 @@ def at(p: tuple[float, float], log_excess: float, reason: str = "", interior: bo
 
 
 class Told(BallSearch):
-    """A search whose parts return prescribed results."""
+    """A search in a ball whose parts return prescribed results."""
 
     def __init__(self, minima: list[Minimum], inside: Minimum | None = None, outwards: float = -1.0) -> None:
         rng = np.random.default_rng(0)
@@ -54,10 +54,10 @@ class Told(BallSearch):
 A, B, C, D = (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)
 
 
-def test_the_lowest_candidate_is_taken_and_of_equal_ones_a_converged_one() -> None:
+def test_the_lowest_candidate_is_taken_and_of_equally_low_ones_a_converged_one() -> None:
     lowest = Told([at(A, 2.0), at(B, -1.0), at(C, 1.0)]).found()
     assert (lowest.p == B).all()
-    # These differ by less than the rounding of a logit.
+    # The risks of the candidates differ by less than the rounding of a logit.
     equal = Told([at(A, 1.0, "stopped"), at(B, 1.0 + 4 * EPS), at(C, 1.0 + 8 * EPS, "stopped")]).found()
     assert (equal.p == B).all()
     assert equal.reason == ""
@@ -138,7 +138,7 @@ def test_a_polished_point_is_stationary_and_its_excess_is_right(seed: int) -> No
 
 @pytest.mark.parametrize("factor", [2.0**-60, 2.0**60])
 @pytest.mark.parametrize("R", [3.0, 40.0])
-def test_polishing_does_not_depend_on_units(factor: float, R: float) -> None:
+def test_polishing_does_not_depend_on_the_unit_of_the_keys(factor: float, R: float) -> None:
     problem, svm = separable(0)
     scaled = Problem(problem.keys * factor, problem.scores)
     rough = svm.direction + 0.02 * np.random.default_rng(0).normal(size=6)
@@ -150,7 +150,7 @@ def test_polishing_does_not_depend_on_units(factor: float, R: float) -> None:
 
 @pytest.mark.parametrize("factor", [2.0**-20, 1.0])
 def test_newton_converges_from_half_a_radian_away(factor: float) -> None:
-    """The steps may be as long as the radius, be that above or below 1."""
+    """Steps of Newton's method may be as long as the radius, be that above or below 1."""
     problem, svm = separable(0)
     scaled = Problem(problem.keys / factor, problem.scores)
     search = BallSearch(scaled, scaled.optimal, None)
@@ -171,7 +171,7 @@ def test_a_search_without_a_descending_step_gives_its_reason(monkeypatch: pytest
     assert search._polish(40.0, svm.direction + 0.1).reason == "Newton's method found no descent"
 
 
-def test_where_newton_is_impossible_the_rough_point_is_returned_with_a_reason() -> None:
+def test_where_newton_s_method_is_impossible_the_rough_point_is_returned_with_a_reason() -> None:
     problem, svm = separable(0)
     search = BallSearch(problem, problem.optimal, svm)
     # Opposite to p_mm, other tokens are ahead by thousands of logits.
@@ -194,8 +194,8 @@ def test_the_part_across_the_ray_carries_no_rounding_of_the_part_along_it() -> N
 
 
 def test_a_valley_at_a_tiny_share_of_a_newton_step_is_found() -> None:
-    """Rows of ATT-SVM are parallel up to 2^−20. Off the valley one logit outweighs the others, so that only the sphere
-    has curvature and Newton's step is 10⁵ times too long.
+    """The rows of ATT-SVM are parallel up to 2^−20. Off the valley between them one logit outweighs the others, so that
+    only the sphere has curvature and Newton's step is 10⁵ times too long.
     """
     tiny = 2.0**-20
     keys = np.array(

@@ -37,20 +37,22 @@ def exact(given: Problem, p: list[mpmath.mpf]) -> mpmath.mpf:
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 200.0])
-def test_value_and_slope_agree_with_the_logarithm(tied: bool, size: float) -> None:
+def test_value_and_slope_are_those_of_the_logarithm_of_the_excess(tied: bool, size: float) -> None:
     given = problem(tied)
     p = size * np.random.default_rng(0).normal(size=4)
     with mpmath.workdps(80):
         value, slope, _ = derivatives(lambda x: exact(given, x), p, twice=False)
     result, gradient = Excess(given, given.optimal).value_and_slope(p)
-    # Logits of size |K p|.
+    # The rounding allowed is that of logits of size |K p|.
     assert result == pytest.approx(value, abs=16 * EPS * (1 + 4 * size))
     assert gradient == pytest.approx(slope, abs=64 * EPS * (1 + 4 * size) * (1 + np.abs(slope).max()))
 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("shift", [0.0, -60.0, -200.0, 20.0])
-def test_on_a_sphere_the_shift_is_left_out_and_derivatives_are_tangential(tied: bool, shift: float) -> None:
+def test_on_a_sphere_a_common_shift_of_logits_is_left_out_and_derivatives_are_tangential(
+    tied: bool, shift: float
+) -> None:
     given, rng = problem(tied), np.random.default_rng(4)
     # Keys whose first coordinate disfavours the chosen tokens by `shift`, so that the excess is of size e^{shift}.
     keys = given.keys.copy()

@@ -1,5 +1,8 @@
-"""The joint risk, its derivatives and its parts on inputs of every kind, against 80-digit arithmetic and
-definitions.
+"""The joint risk, its derivatives and its parts on inputs of every kind, against 80-digit arithmetic and definitions.
+
+Notation: L is the joint risk of a head r v̄_mm + w and a prompt p, L_α its value where the chosen tokens α are
+selected; v̄_mm is the unit vector of the max-margin head, Γ its margin, and r and R are the radii of head and prompt; u
+is the output times the label.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ def joint() -> Joint:
 
 
 def exact_log_risk(joint: Joint, log_r: float, w: list[mpmath.mpf], p: list[mpmath.mpf], over: bool) -> mpmath.mpf:
-    """Return log L + rΓ, or log(L − L_α) + rΓ if ``over``."""
+    """Return log L + rΓ in 80 digits, or log(L − L_α) + rΓ if ``over``."""
     r = mpmath.exp(mpmath.mpf(log_r))
     v = [w[0], r + w[1], w[2]]
     total = mpmath.mpf(0)
@@ -202,12 +205,12 @@ def test_rows_drops_and_weights_agree_with_the_tokens() -> None:
     for signs, sizes in ((sign, log_size), moves):
         assert (signs[~problem.others] == 0).all()
         assert (sizes[~problem.others] == -math.inf).all()
-    # Logits of thousands, in favour of the chosen tokens or against them.
+    # Logits are of the size of thousands, in favour of the chosen tokens or against them.
     for far in (1e3 * p, -1e3 * p):
         assert np.exp(problem.log_weights(far)).sum(axis=-1) == pytest.approx(1)
 
 
-def test_sums_of_signed_exponentials() -> None:
+def test_logarithms_and_signs_of_sums_of_signed_exponentials_are_right() -> None:
     sign = np.array([[1.0, -1.0, 0.0], [-1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     size = np.array([[1000.0, 999.0, 2000.0], [-3.0, 5.0, -2.0], [1.0, 2.0, 3.0], [-math.inf] * 3])
     signs, logs = signed_logsumexp(sign, size)
@@ -217,13 +220,13 @@ def test_sums_of_signed_exponentials() -> None:
 
 
 @pytest.mark.parametrize("u", [-40.0, -3.0, 0.0, 5.0, 20.0, 29.0, 32.0, 40.0, 100.0, 250.0])
-def test_losses_keep_their_digits_beside_the_exponential(u: float) -> None:
+def test_log_losses_keep_the_digits_by_which_they_differ_from_those_of_the_exponential(u: float) -> None:
     problem = joint()
     log_r = math.log(2 * max(u, 1.0))
     r_margin = math.exp(log_r) * 0.5
     with mpmath.workdps(300):
         h = float(mpmath.log(mpmath.log1p(mpmath.exp(-mpmath.mpf(u)))) + mpmath.mpf(u))
-    # E = u − rΓ is an exact difference; h = log(log(1 + e^{−u})) + u.
+    # E = u − rΓ is an exact difference; h = log(log(1 + e^{−u})) + u is the log of the loss, relative to e^{−u}.
     E = np.array([u - r_margin])
     result = float(log_losses(problem, log_r, E)[0] + E[0])
     assert result == pytest.approx(h, abs=8 * EPS * (1 + abs(u)))
@@ -248,14 +251,14 @@ def test_retracted_heads_are_the_nearest_in_the_ball_along_v_mm(log_r: float) ->
         across = sideways * np.minimum(1, r / size)[:, None]
         ratio = np.minimum(1, size / r)
         root = np.sqrt((1 - ratio) * (1 + ratio))
-        # ‖r v̄ + w‖ ≤ r means |r + v̄·w| ≤ r root; the nearest end of that chord is expected.
+        # ‖r v̄_mm + w‖ ≤ r means |r + v̄_mm·w| ≤ r root; the nearest point of that chord is expected.
         expected = np.clip(along, -r * (1 + root), -r * ratio**2 / (1 + root))
         # An error in the ratio next to 1 is magnified by the square root.
         assert result[:, [0, 2]] == pytest.approx(across[:, [0, 2]], rel=16 * EPS, abs=0)
         assert result[:, 1] == pytest.approx(expected, rel=1e-7, abs=0)
 
 
-def test_heads_are_shortened_to_less_than_the_radius() -> None:
+def test_parts_of_heads_across_v_mm_are_shortened_to_less_than_the_radius() -> None:
     s = Spheres(joint(), 1.0, 1.0, complement(np.array([0.0, 1.0, 0.0])))
     y = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
     assert s.shorten(y) == pytest.approx(np.array([[0.6, 0.8], [0, 0], [0, 0]]) * 0.99 * math.e + y * [[0], [1], [1]])
@@ -271,11 +274,12 @@ def test_retracted_heads_are_in_the_ball_in_any_direction() -> None:
     assert isinstance(svm, LabelSvm)
     w = 1e9 * svm.direction + rng.normal(size=(5, 4))
     heads = 10 * svm.direction + retract(Joint(tokens, tokens, np.zeros(2, dtype=np.int64), svm), math.log(10.0), w)
-    # What is left across v̄_mm is of size 1 and must not carry the rounding 1e-7 of the part that was removed.
+    # The part across v̄_mm is of size 1 and must not carry the rounding, 1e-7, of the part along v̄_mm that was
+    # removed.
     assert (np.linalg.norm(heads, axis=1) <= 10 * (1 + 2.0**-48)).all()
 
 
-def test_where_no_token_scores_lower_the_excess_is_not_positive() -> None:
+def test_where_all_tokens_of_an_input_are_equal_the_excess_is_reported_as_not_positive() -> None:
     given = joint()
     same = Joint(np.repeat(given.chosen_tokens[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
     for found in (

@@ -21,7 +21,7 @@ def joint() -> Joint:
     return result
 
 
-def test_each_start_is_followed_to_each_radius(joint: Joint) -> None:
+def test_the_pair_from_each_start_is_followed_to_each_radius(joint: Joint) -> None:
     paths = follow_from(joint, math.log1p, (1.0, 4.0), 2.0, np.ones(2), seed=0)
     assert [[(x.R, x.log_r, x.units) for x in path] for path in paths] == [
         [(2.0, math.log1p(2), 1.0), (8.0, math.log1p(8), 4.0)]
@@ -40,7 +40,7 @@ def test_risk_and_margin_agree_with_the_pair(joint: Joint) -> None:
     assert pair.lowest_margin == pytest.approx(min(others))
 
 
-def test_a_nan_risk_ranks_last(joint: Joint) -> None:
+def test_a_pair_whose_risk_is_nan_ranks_last(joint: Joint) -> None:
     good, lost = (Pair(joint, 1.0, 2.0, np.full(2, w), np.ones(2), 1.0) for w in (0.0, math.nan))
     with np.errstate(invalid="ignore"):
         assert lost.rank == math.inf

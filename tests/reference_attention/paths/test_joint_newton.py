@@ -1,4 +1,9 @@
-"""Descent over head and prompt on two spheres: the point where it ends, and the gradient reported there."""
+"""Descent over head and prompt on two spheres: the point where it ends, and the gradient reported there.
+
+Notation: r and R are the radii of head and prompt; y is the head's part across v̄_mm, the unit vector of the max-margin
+head; q is the prompt. A support is an input whose constraint of the head's SVM is tight, and r times its slack is the
+amount by which another input's output may decrease without influence on the risk.
+"""
 
 from __future__ import annotations
 
@@ -85,12 +90,12 @@ def test_a_descent_that_may_stop_early_stops_above_the_minimum() -> None:
     assert some < whole + 1.0
 
 
-def test_descents_of_heads_that_outgrow_the_margin_end_at_stationary_points() -> None:
+def test_descent_ends_at_a_stationary_point_where_the_head_is_almost_along_v_mm() -> None:
     given = figure_3((0.5, 1.5))
     log_r, R, start = 1500.0, 1e3, np.array([1.0, 0.02])
     s = spheres(given, log_r, R)
     p = R * start / np.linalg.norm(start)
-    # The scale is r q at the supports; the third input loses nothing in comparison with its slack r.
+    # The scale is r times a weight of other tokens at the supports; the third input loses little of its slack r.
     scale = math.exp(log_r - float((given.rows[:2, 1] @ p).min()))
     assert math.log(scale) > LARGE_HEAD
     y, q, left = descend_large_heads(s, np.zeros(1), p, scale, 1e-10)
@@ -101,13 +106,13 @@ def test_descents_of_heads_that_outgrow_the_margin_end_at_stationary_points() ->
     assert after < before
     _, by_w, by_p = joint_gradient(given, log_r, s.offset(y), q)
     across = by_p - (by_p @ q) * q / R**2
-    # r v̄_mm is e^{800} times larger than y: moving along the sphere is moving along the tangent basis B.
+    # r v̄_mm is e^{800} times larger than y: a step along the sphere is a step along the tangent basis.
     assert left == pytest.approx(math.hypot(*(s.basis.T @ by_w), *across / scale), rel=1e-6)
     assert left < 1e-6
 
 
 @pytest.mark.parametrize("start", [(1.0, 0.2), (-3.0, 1.5)])
-def test_heads_nearly_as_large_as_the_ball_follow_its_curvature(start: tuple[float, float]) -> None:
+def test_descent_of_heads_nearly_as_large_as_the_ball_follows_the_ball_s_curvature(start: tuple[float, float]) -> None:
     given, log_r = figure_3((0.5, 1.5)), 156.0
     p = np.array(start)
     R, r = float(np.linalg.norm(p)), math.exp(log_r)
@@ -122,11 +127,11 @@ def test_heads_nearly_as_large_as_the_ball_follow_its_curvature(start: tuple[flo
     logs = given.log_weights(R * np.stack([np.cos(angles), np.sin(angles)], axis=-1))
     grid = relative_log_risk(given, log_r, np.repeat(heads, 401, axis=0), np.tile(logs, (99, 1, 1)))
     result = relative_log_risk(given, log_r, s.offset(y), given.log_weights(q))
-    # From the second start the descent stops before the minimum.
+    # From the second start the descent stops at a crease, before the minimum.
     assert result <= grid.min() * 1.001 or start[0] < 0
 
 
-def test_a_path_begins_at_its_first_radius_even_if_that_is_small() -> None:
+def test_a_joint_path_begins_at_its_first_radius_even_if_that_is_small() -> None:
     given = figure_3((0.5, 1.0))
     path = joint_path(given, math.log1p, np.array([0.1, 4.0]), np.array([1.0, 0.3]))
     assert np.linalg.norm(path.prompts, axis=1) == pytest.approx([0.1, 4.0])
@@ -138,8 +143,8 @@ def test_a_path_begins_at_its_first_radius_even_if_that_is_small() -> None:
 def test_a_prompt_near_a_tie_is_moved_off_the_tie_along_the_sphere(behind: float) -> None:
     given, R = figure_3((0.5, 1.5)), 2.0**32
     s = spheres(given, math.log(R), R)
-    # The third input, which is no support, has its two tokens tied. It then loses half of r, and derivatives across the
-    # tie are mere rounding.
+    # At p the two tokens of the third input, which is no support, tie. Its output is then less by r/2, and derivatives
+    # across the tie are mere rounding.
     row = given.rows[2, 1]
     p = R * np.array([row[1], -row[0]]) / np.linalg.norm(row) + behind * row / (row @ row)
     p *= R / np.linalg.norm(p)
@@ -164,7 +169,7 @@ def test_the_prompt_is_moved_off_a_tie_at_the_smallest_logits_and_in_any_dimensi
     row = given.rows[2, 1]
     R = 2.0**29.5 / given.longest_row
     s, unit = spheres(given, math.log(R), R), row / np.linalg.norm(row)
-    # The other two inputs are selected: the third one's tie is the only one.
+    # The chosen tokens of the other two inputs are selected: the third input's tie is the only one.
     p = np.linalg.lstsq(given.rows[:2, 1], np.ones(2), rcond=None)[0]
     p -= (p @ unit) * unit
     p = R * p / np.linalg.norm(p) - 500.0 * row / (row @ row)

@@ -211,16 +211,17 @@ def test_late_steps_continue_along_the_secant(monkeypatch: pytest.MonkeyPatch) -
 def test_the_path_is_followed_where_heads_outgrow_the_margin() -> None:
     with np.errstate(over="ignore"):  # r = e^{1500}
         path = joint_path(figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([10.0, 1e3]), np.array([1.0, 0.3]))
-    # The limit is p_relax: the third input is no support.
+    # The limit is p_relax, because the third input is no support.
     assert path.prompts / path.radii[:, None] == pytest.approx(np.array([[1.0, 0.0]] * 2), abs=1e-6)
     assert (path.residuals < 1e-6).all()
 
 
 @pytest.mark.parametrize("idle", [0, 2])
-def test_a_prompt_that_ties_an_input_without_influence_is_moved_off_it(idle: int) -> None:
+def test_a_prompt_that_ties_the_tokens_of_an_input_without_influence_is_moved_off_the_tie(idle: int) -> None:
     given, R = figure_3((0.5, 2.5)), 2.0**32
     joint = replace(given, keys=np.pad(given.keys, ((0, 0), (0, 0), (0, idle))))
-    # With half its weight on the other token the third input still has E = r/2: head and prompt are minimised in turn.
+    # With half its weight on the other token the third input's output still exceeds rΓ by r/2: its loss has no
+    # influence, and head and prompt are minimised in turn.
     row = given.rows[2, 1]
     tie = np.append([row[1], -row[0]], np.zeros(idle))
     with np.errstate(over="ignore", invalid="ignore"):  # second derivatives across the tie
@@ -229,7 +230,7 @@ def test_a_prompt_that_ties_an_input_without_influence_is_moved_off_it(idle: int
     assert path.residuals[0] < 1e-9
 
 
-def test_a_one_dimensional_head_cannot_turn() -> None:
+def test_a_one_dimensional_head_stays_along_v_mm() -> None:
     tokens, keys = np.array([[[1.0], [0.0]], [[2.0], [-1.0]]]), np.zeros((2, 2, 2))
     keys[:, 0] = np.eye(2)
     svm = label_svm(tokens[:, 0])
@@ -256,7 +257,7 @@ def test_the_prompt_for_a_fixed_head_is_stationary_from_far_away(start: tuple[fl
     p = prompt_at(joint, 3.0, R, w, np.array(start))
     assert np.linalg.norm(p) == pytest.approx(R, rel=4 * EPS)
     slope = excess_gradient(joint, 3.0, w, p)[1]
-    # The tolerance is GRADIENT, at which Newton's method stops.
+    # The tolerance is the one at which Newton's method stops, GRADIENT.
     assert np.linalg.norm(slope - (slope @ p) * p / R**2) <= 1e-10
 
 
@@ -274,7 +275,8 @@ def test_figure_3_by_joint_descent(third: tuple[float, float], relaxed: bool) ->
         v, p = run.heads[k], run.prompts[k]
         deviations.append(float(np.linalg.norm(p / np.linalg.norm(p) - solution.direction)) * float(np.linalg.norm(p)))
         assert float(v @ joint.svm.direction) / float(np.linalg.norm(v)) > 1 - 1e-4
-    # The deviation is O(1/R): R·deviation stays below half a logit and does not grow (measured 0.33 and 0.30).
+    # The prompt's deviation from its limit is O(1/R): times R it stays below half a logit and does not grow (measured:
+    # 0.33 and 0.30).
     assert max(deviations) < 0.5
     weights = np.exp(joint.log_weights(run.prompts[[0, 200]]))[:, :, 0]
     features = np.einsum("knt,ntd->knd", np.exp(joint.log_weights(run.prompts[[0, 200]])), joint.tokens)
@@ -292,7 +294,7 @@ def from_the_papers_start(joint: Joint, steps: int, head_step: float) -> JointTr
     return joint_descent(joint.tokens, joint.keys, v, p, steps=steps, head_step=head_step, prompt_step=0.1)
 
 
-def test_descent_with_other_step_ratios_ends_between() -> None:
+def test_descent_with_another_ratio_of_steps_ends_between_p_mm_and_p_relax() -> None:
     """With η_v = η_p/2, Figure 3(b) follows the path along r = R/2, which ends 0.099 from p_mm and from p_relax."""
     joint = figure_3((0.5, 1.5))
     run = from_the_papers_start(joint, steps=1000, head_step=0.05)
@@ -303,7 +305,7 @@ def test_descent_with_other_step_ratios_ends_between() -> None:
     assert min(np.linalg.norm(unit - scheduled_direction(joint, c)) for c in (0.0, 1.0)) > 0.09
 
 
-def test_descent_can_select_other_tokens() -> None:
+def test_the_prompt_of_joint_descent_can_select_tokens_that_are_not_optimal() -> None:
     """With η_v = 0.02 and η_p = 0.1, Figure 3(b) from the paper's start selects other tokens; the head ends 45° from
     v_mm.
     """
@@ -314,7 +316,7 @@ def test_descent_can_select_other_tokens() -> None:
     assert float(np.exp(joint.log_nonoptimality(joint.log_weights(run.prompts[-1])).max())) > 0.5
 
 
-def test_without_selection_the_head_of_descent_goes_elsewhere() -> None:
+def test_where_the_prompt_ties_tokens_the_head_of_joint_descent_does_not_tend_to_v_mm() -> None:
     """The direction p_relax ties input 2; normalized steps keep crossing the tie, and the head settles 0.21 away from
     v̄_mm.
     """
@@ -371,7 +373,7 @@ def test_a_joint_step_is_along_both_gradients_of_the_risk() -> None:
                 at[j] -= step
             by[j] = (risks[0] - risks[1]) / (2 * h)
     result = head_gradient(tokens, risk.softmax_weights(keys, p), v)
-    # Central differences err by h² and by rounding over h.
+    # Central differences err by h² times a third derivative, and by rounding divided by h.
     assert np.exp(result.log_scale) * result.direction == pytest.approx(by_head, abs=1e-9)
     steps: dict[str, float] = {"head_step": 0.5, "prompt_step": 0.25}
     plain = joint_descent(tokens, keys, v, p, steps=1, normalized=False, **steps)
@@ -385,7 +387,7 @@ def test_a_joint_step_is_along_both_gradients_of_the_risk() -> None:
 
 
 @pytest.mark.parametrize("normalized", [False, True])
-def test_at_a_head_of_zero_only_the_head_moves(normalized: bool) -> None:
+def test_a_joint_step_from_a_head_of_zero_moves_only_the_head(normalized: bool) -> None:
     tokens = np.random.default_rng(1).normal(size=(2, 3, 2))
     run = joint_descent(
         tokens, tokens, np.zeros(2), np.ones(2), steps=1, head_step=0.1, prompt_step=0.1, normalized=normalized
@@ -395,7 +397,7 @@ def test_at_a_head_of_zero_only_the_head_moves(normalized: bool) -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.2, 5.0])
-def test_a_coordinate_in_which_all_keys_agree_is_zero_in_the_scheduled_direction(ratio: float) -> None:
+def test_the_scheduled_direction_is_zero_in_a_coordinate_in_which_all_keys_agree(ratio: float) -> None:
     joint = figure_3((0.5, 1.5))
     wider = Joint(joint.tokens, np.pad(joint.keys, ((0, 0), (0, 0), (0, 1))), np.zeros(3, dtype=np.int64), joint.svm)
     expected = np.append(scheduled_direction(joint, ratio), 0.0)

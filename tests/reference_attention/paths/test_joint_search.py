@@ -1,4 +1,4 @@
-"""The search for the joint minimiser: from any start it reaches the limit that the theorem names."""
+"""The search for the joint minimiser: from any start it reaches the limit that Theorem 6 names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def narrow(k: int = 4) -> Joint:
     return Joint(tokens, keys, np.zeros(k, dtype=np.int64), svm)
 
 
-def test_starts_are_moved_into_the_cone_that_selects() -> None:
+def test_starts_are_moved_into_the_cone_of_prompts_that_select_the_chosen_tokens() -> None:
     joint = narrow()
     starts = np.random.default_rng(1).normal(size=(64, 4))
     met = [u for u in starts if (joint.rows[joint.others] @ u > 0).all()]
@@ -61,7 +61,7 @@ def test_starts_are_moved_into_the_cone_that_selects() -> None:
         assert (joint.rows[joint.others] @ moved[0] > 0).all()
 
 
-def test_no_start_is_returned_where_no_prompt_selects() -> None:
+def test_no_start_is_returned_where_no_prompt_selects_the_chosen_tokens() -> None:
     joint = narrow()
     keys = joint.keys.copy()
     keys[1, 0] = -keys[0, 0]
@@ -95,7 +95,7 @@ def test_tokens_and_keys_need_not_have_the_same_dimension() -> None:
         ((0.0, 1e-6, 5.0), (1.0, 0.0, 0.0), 0),
     ],
 )
-def test_the_lowest_converged_branch_is_taken(
+def test_of_several_branches_the_lowest_converged_one_is_taken(
     ranks: tuple[float, ...], left: tuple[float, ...], taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint, R = figure_3((0.5, 1.5)), 4.0

@@ -27,7 +27,7 @@ def grid(mu: float, low: float, high: float) -> np.ndarray:
 
 @pytest.mark.parametrize("problem", [LOWER, HIGHER])
 @pytest.mark.parametrize("mu", [0.25, 1e-4])
-def test_no_grid_point_is_better(problem: Problem, mu: float) -> None:
+def test_no_point_of_a_grid_in_the_cone_is_better_than_the_local_path(problem: Problem, mu: float) -> None:
     path = local_path(problem, Q, ALPHA, [5.0, 30.0, 300.0], mu=mu, radius=1.0)
     assert (path.sizes <= path.norms * (1 + 1e-12)).all()
     cosine = path.points @ Q / path.sizes
@@ -49,7 +49,7 @@ def test_the_path_takes_each_branch_of_theorem_4() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_in_space_no_start_and_no_point_nearby_is_better(seed: int) -> None:
+def test_in_more_than_two_dimensions_no_start_and_no_point_nearby_is_better(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = Problem(rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3)))
     axis, mu, R = rng.normal(size=3), 0.2, 5.0
@@ -117,12 +117,12 @@ def test_order_ranks_signed_numbers_given_by_logarithms() -> None:
 
 
 @pytest.mark.parametrize(("mu", "radius"), [(0.0, 1.0), (1.0, 1.0), (0.1, 0.0), (0.1, 3.0)])
-def test_bad_cones_are_refused(mu: float, radius: float) -> None:
+def test_cones_with_invalid_parameters_are_refused(mu: float, radius: float) -> None:
     with pytest.raises(InvalidInput, match=r"^(mu|norms)"):
         local_path(LOWER, Q, ALPHA, [2.0], mu=mu, radius=radius)
 
 
-def test_only_zero_has_rank_zero() -> None:
+def test_of_numbers_given_by_sign_and_logarithm_only_zero_has_rank_zero() -> None:
     sign = np.array([1.0, 1.0, 0.0, 0.0, -1.0, -1.0, -1.0])
     size = np.array([0.25, -np.inf, -np.inf, 3.0, -np.inf, 0.25, 0.5])
     ranks = order(sign, size)
@@ -145,7 +145,7 @@ def test_cone_coordinates_are_of_the_direction_or_of_the_nearest_boundary_point(
     assert units[inside] == pytest.approx((x / np.linalg.norm(x, axis=-1, keepdims=True))[inside], abs=16 * EPS)
     assert (along < 0).any()
     assert units[~inside] @ cone.axis == pytest.approx(1 - mu)
-    # At the same azimuth.
+    # A point outside the cone has the coordinates of the boundary point at the same azimuth.
     assert y[~inside] == pytest.approx((x @ cone.basis)[~inside] / across[~inside][:, None])
 
 

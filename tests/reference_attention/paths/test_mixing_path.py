@@ -1,5 +1,5 @@
-"""The path for scores whose best attention is a mixture: derivatives against differences, minimum against a float
-minimiser.
+"""The regularization path for scores whose best attention is a mixture: its derivatives are compared with difference
+quotients, its minimum with a minimiser in floats.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PENALTY = fmpq(3, 4)
 
 
 def excess(W: np.ndarray) -> float:
-    """Return n(L − L_⋆) from its definition."""
+    """Return n times the excess of the risk L over its infimum L_⋆, from the definition."""
     attention = optimal_attention(SCORES, PENALTY)
     total = 0.0
     for x, z, row, best in zip(KEYS.tokens, KEYS.queries, SCORES, attention.weights, strict=True):
@@ -31,7 +31,7 @@ def excess(W: np.ndarray) -> float:
     return total
 
 
-def test_derivatives_agree_with_the_definition() -> None:
+def test_derivatives_are_those_of_the_excess_by_its_definition() -> None:
     rng = np.random.default_rng(0)
     W, u = rng.normal(size=8), rng.normal(size=8)
     risk = MixingRisk.of(KEYS, optimal_attention(SCORES, PENALTY), PENALTY)
@@ -74,7 +74,7 @@ def test_a_newton_iteration_that_does_not_settle_is_reported(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("unit", [1.0, 2.0**-80, 2.0**80])
-def test_points_have_the_requested_radii_in_any_unit(unit: float) -> None:
+def test_points_of_the_mixing_path_have_the_requested_radii_in_any_unit(unit: float) -> None:
     keys = OuterKeys(KEYS.tokens, KEYS.queries * unit)
     attention = optimal_attention(SCORES, PENALTY)
     svm = general_svm(keys, attention.sets, attention.first)

@@ -1,4 +1,6 @@
-"""The regularization path of (K, Q): compared with an optimiser, with its limit and with its certificate."""
+"""The regularization path of the factors (K, Q): compared with an optimiser, with its limit and with its
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def test_the_nuclear_path_minimises_over_balls_and_tends_to_its_limit(seed: int)
     x = newton(system, system.start, 0.0)
     assert x is not None
     off = np.linalg.norm(path.offsets - system.offset(x, 0.0) * 2.0**system.unit, axis=(1, 2))
-    assert off[1] / off[2] == pytest.approx(100, rel=0.05)  # an error of O(1/ρ)
+    assert off[1] / off[2] == pytest.approx(100, rel=0.05)  # the error is O(1/ρ)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -67,7 +69,7 @@ def test_an_optimiser_on_both_factors_finds_no_less(seed: int) -> None:
     assert result.fun == pytest.approx(mine, abs=1e-2)
 
 
-def test_the_derivative_of_the_nuclear_path_s_objective() -> None:
+def test_the_derivative_of_the_nuclear_path_s_objective_is_its_difference_quotient() -> None:
     data, svm = on_the_sphere(0)
     system = NuclearOffsets.of(svm, log_costs_of(data.problem, svm))
     x, step = np.random.default_rng(0).standard_normal(system.start.size) * 0.1, 1e-6
@@ -93,7 +95,9 @@ def test_bad_input_is_refused() -> None:
 
 
 def test_where_the_minimiser_may_have_larger_rank_a_reason_is_given() -> None:
-    """If the rank is too small, a stationary point need not be a minimum: then the Frank–Wolfe gap gives a reason."""
+    """If the factors' rank is too small, a stationary point need not be a minimum: then the reason is the Frank–Wolfe
+    gap.
+    """
     near, far = ({_reasons(seed)[k][:30] for seed in range(30)} for k in (0, 1))
     assert near >= {"", "the global minimiser may have "}
     assert far == {""}

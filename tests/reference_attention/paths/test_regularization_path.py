@@ -1,4 +1,9 @@
-"""The regularization path: its offset in closed form, its rates, its minimality, and when it does not converge."""
+"""The regularization path: its offset in closed form, its rates, its minimality, and when it does not converge.
+
+Notation: p̄(R) is the path's point of norm R, and its offset o its part across p_mm, the solution of ATT-SVM; Θ =
+1/‖p_mm‖ is the largest margin; λ_j are the positive duals, S their set, G_S the Gram matrix of their rows, and c_j the
+coefficient of e^{−margin} in the excess risk.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +38,7 @@ def separable(seed: int, loss: str = "logistic", n: int = 2, T: int = 4, d: int 
 
 
 def predicted_offset(problem: Problem, svm: MaxMargin) -> np.ndarray:
-    """Return o = G_S⁺ b without its part along p_mm, b_j = log(c_j/λ_j), S the positive duals (computed independently
-    here).
-    """
+    """Return o = G_S⁺ b without its part along p_mm, where b_j = log(c_j/λ_j), independently of the tested module."""
     i, t = np.nonzero(svm.duals > 0)
     best = problem.optimal[i]
     rows = problem.keys[i, best] - problem.keys[i, t]
@@ -60,10 +63,11 @@ def test_offset_converges_to_the_prediction_at_rate_one_over_R(loss: str, seed: 
     assert not path.interior.any()
     errors = offset_errors(path, predicted_offset(problem, svm))
     slope = np.polyfit(np.log(radii), np.log(errors), 1)[0]
-    # The error is C/R (1 + C'/R): from RΘ = 1e3 on, its slope over R in logarithms is −1 up to C'·1e-3.
+    # For constants C, C' the error is C/R (1 + C'/R): from RΘ = 1e3 on, its logarithm has the slope −1 over log R, up
+    # to C'·1e-3.
     assert abs(slope + 1) <= 0.05
     assert errors[-1] <= 1.1 * errors[0] / 1e3
-    # 1 − cos = |o|²/(2R²) (1 + O(1/R)).
+    # The angle to p_mm has 1 − cos = |o|²/(2R²) (1 + O(1/R)).
     across = np.linalg.norm(predicted_offset(problem, svm))
     assert path.one_minus_cosine[-1] == pytest.approx(
         across**2 / (2 * radii[-1] ** 2), rel=4 * errors[-1] + 1e-9, abs=0
@@ -110,7 +114,7 @@ def exact_stationary_offset(problem: Problem, svm: MaxMargin, R: float, guess: n
             gradient = [mpmath.mpf(0)] * 3
             for keys, scores, best in zip(problem.keys, problem.scores, problem.optimal, strict=True):
                 rows = [[mpmath.mpf(x) - mpmath.mpf(y) for x, y in zip(k, keys[best], strict=True)] for k in keys]
-                # Divided by e^{−RΘ}, so that the equations are of order one.
+                # The exponentials are divided by e^{−RΘ}, so that the equations are of order one.
                 raised = [mpmath.exp(mpmath.fdot(row, p) + R / norm) for row in rows]
                 total = 1 + mpmath.fsum(w for t, w in enumerate(raised) if t != best) * mpmath.exp(-R / norm)
                 mean = mpmath.fsum(
@@ -133,7 +137,7 @@ def exact_stationary_offset(problem: Problem, svm: MaxMargin, R: float, guess: n
 
 
 @pytest.mark.parametrize("R", [50.0, 1e5])
-def test_offset_agrees_with_sixty_digits(R: float) -> None:
+def test_offset_agrees_with_that_of_60_digit_arithmetic(R: float) -> None:
     problem, svm = separable(3, n=1, T=4, d=3)
     path = regularization_path(problem, [R], max_margin=svm)
     exact = exact_stationary_offset(problem, svm, R, path.offsets[0])
@@ -142,7 +146,7 @@ def test_offset_agrees_with_sixty_digits(R: float) -> None:
     assert error <= min(64 * EPS * (1 + R * svm.norm), 1e-6)
 
 
-def test_no_point_of_the_ball_is_lower() -> None:
+def test_no_point_of_the_ball_has_lower_risk_than_the_path_s() -> None:
     problem, svm = separable(4, n=3, T=3, d=3)
     radii = [0.5, 3.0, 20.0]
     path = regularization_path(problem, radii, max_margin=svm)
@@ -152,7 +156,7 @@ def test_no_point_of_the_ball_is_lower() -> None:
         points *= R * rng.uniform(size=(20_000, 1)) ** (1 / 3) / np.linalg.norm(points, axis=1, keepdims=True)
         _, result = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
         assert result.min() >= best - 64 * EPS * (1 + abs(best) + R)
-        # SLSQP starts from the best of these points, as a second opinion.
+        # As a second opinion, SLSQP starts from the best of the sampled points.
         second = minimize(
             lambda p: float(risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, problem.optimal)[1]),
             points[result.argmin()],
@@ -176,14 +180,14 @@ def test_points_are_sorted_by_norm_and_lie_on_their_spheres() -> None:
     assert path.log_excess == pytest.approx(again, rel=64 * EPS, abs=64 * EPS * 100)
 
 
-def test_same_seed_same_path() -> None:
+def test_the_same_seed_gives_the_same_path() -> None:
     problem, svm = separable(1)
     first, second = (regularization_path(problem, [1.0, 30.0], max_margin=svm, seed=7) for _ in range(2))
     assert (first.points == second.points).all()
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 2.0**398])
-def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
+def test_a_path_for_keys_in_another_unit_is_the_same_path_in_that_unit(factor: float) -> None:
     problem, svm = separable(2)
     scaled = Problem(problem.keys * factor, problem.scores, problem.loss)
     other = max_margin(scaled.keys, scaled.optimal)
@@ -195,11 +199,11 @@ def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
         assert np.abs(there.offsets[k] * factor - here.offsets[k]).max() <= 64 * EPS * (1 + R * svm.norm) * (
             1 + np.linalg.norm(here.offsets[k])
         )
-    # The cosine belongs to the same point, and does not depend on units.
+    # The cosine belongs to the same point of the path, and does not depend on units.
     assert there.one_minus_cosine == pytest.approx(here.one_minus_cosine, rel=1e-9, abs=0)
 
 
-def test_without_p_mm_the_path_may_end_inside() -> None:
+def test_where_p_mm_does_not_exist_the_path_may_end_inside_the_ball() -> None:
     # The inputs prefer opposite ends, and each prefers the middle to the other's end: p = 0 is the global minimiser.
     keys = np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
     problem = Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0]]))
@@ -262,7 +266,7 @@ def test_the_path_selects_the_widest_margin_among_tokens_of_highest_score() -> N
     assert isinstance(narrow, MaxMargin)
     R = 1e5
     path = regularization_path(problem, [1.0, 30.0, R], max_margin=narrow)
-    # The margins count tokens of lower score only; the excess is e^{−margin} up to a factor.
+    # Margins count only tokens of lower score; the excess is e^{−margin} up to a factor.
     logits = keys @ (path.points[-1] / R)
     margin = float((logits[:, :2].max(axis=1) - logits[:, 2]).min())
     angles = np.linspace(-np.pi, np.pi, 100_001)
@@ -290,7 +294,7 @@ def test_slope_and_curvature_on_the_sphere_are_derivatives_of_the_value(tilt: fl
     assert value == pytest.approx(excess.value_and_slope(p)[0], rel=64 * EPS)
     for j, axis in enumerate(np.eye(2)):
         ahead, behind = at(y + h * axis), at(y - h * axis)
-        # Central differences err by h² times third derivatives of up to R/ρ³, and by rounding over h.
+        # Central differences err by h² times third derivatives, of up to R/ρ³, and by rounding divided by h.
         assert (ahead[0] - behind[0]) / (2 * h) == pytest.approx(slope[j], abs=1e-7)
         assert (ahead[1] - behind[1]) / (2 * h) == pytest.approx(curvature[j], abs=1e-7)
 
@@ -307,7 +311,7 @@ def test_a_flat_risk_is_reported_as_not_converged() -> None:
     assert np.linalg.norm(path.points, axis=1) == pytest.approx(path.norms, rel=8 * EPS)
 
 
-def test_equal_scores_and_one_dimension() -> None:
+def test_paths_for_equal_scores_and_in_one_dimension_exist() -> None:
     flat = Problem(np.random.default_rng(0).normal(size=(2, 3, 2)), np.ones((2, 3)))
     path = regularization_path(flat, [1.0, 1e5])
     assert (path.log_excess == -np.inf).all()
@@ -344,7 +348,9 @@ def test_the_cosine_agrees_with_the_points_at_any_radius() -> None:
 
 
 def test_a_short_prompt_may_point_away_from_p_mm() -> None:
-    """Near p = 0 the good token at −5 outweighs the best token at 1, so that the path begins at negative p."""
+    """Near p = 0 the second-best token, with key −5, outweighs the best, with key 1, so that the path begins at
+    p < 0.
+    """
     problem = Problem([[[1.0], [0.0], [-5.0]]], [[1.0, 0.0, 0.9]])
     svm = max_margin(problem.keys, problem.optimal)
     assert isinstance(svm, MaxMargin)

@@ -1,4 +1,6 @@
-"""The limit direction of the joint path along r = cR, in any units of keys and tokens, and its least-norm program."""
+"""The limit direction of the joint path with radii r = cR, in any units of keys and tokens, and its least-norm
+program.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def test_the_critical_ratio_changes_with_the_units(by_keys: float, by_tokens: fl
     assert scaled is not None
     relaxed = relaxed_max_margin(scaled.keys, scaled.alpha, scaled.svm.support)
     assert isinstance(relaxed, MaxMargin)
-    # c slack_i and the margins are both exponents, so c has the unit keys/tokens; it is 1 in the units of the figure.
+    # c times a slack of the head and margins of the prompt are both exponents, so the critical c has the unit
+    # keys/tokens; in the units of Figure 3 it is 1.
     assert critical_ratio(scaled, relaxed) == pytest.approx(by_keys / by_tokens, rel=8 * EPS)
     between = scheduled_direction(scaled, 0.3 * by_keys / by_tokens)
     assert between == pytest.approx(scheduled_direction(joint, 0.3), abs=1e-12)

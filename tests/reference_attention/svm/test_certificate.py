@@ -1,4 +1,4 @@
-"""The rows of ATT-SVM: as floats of order one at any scale of the keys, and as integers that are the exact rows."""
+"""The rows k_α − k_t of ATT-SVM: as floats of order one at any scale of the keys, and as integers, which are exact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALPHA = np.array([0, 2])
 
 
 @pytest.mark.parametrize("exponent", [-300, -1, 0, 1, 300])
-def test_floats_do_not_depend_on_the_scale_and_integers_are_exact(exponent: int) -> None:
+def test_rows_in_floats_do_not_depend_on_the_scale_of_the_keys_and_integer_rows_are_exact(exponent: int) -> None:
     rows, scaled = KeyRows(KEYS, ALPHA), KeyRows(np.ldexp(KEYS, exponent), ALPHA)
     assert np.array_equal(scaled.floats, rows.floats)
     assert 0 < np.abs(rows.floats).max() <= 4
@@ -32,7 +32,7 @@ def test_zero_keys_have_zero_rows() -> None:
     assert rows.shift == -rows.unit
 
 
-def test_rows_of_factors_are_the_exact_differences_rounded_once() -> None:
+def test_rows_of_keys_given_by_factors_are_the_exact_differences_rounded_once() -> None:
     rng = np.random.default_rng(0)
     tokens, queries = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 4))
     # The tokens are nearly equal: the difference of two rounded products would keep few digits.

@@ -1,5 +1,8 @@
 """Ball arithmetic proves the solutions that rational arithmetic finds, and returns nothing where an equality is in
 doubt.
+
+Notation: p is the shortest vector whose products with the rows are at least 1, and λ are the duals of these
+constraints.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ def two_solutions(monkeypatch: pytest.MonkeyPatch, keys: np.ndarray, alpha: np.n
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_balls_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]) -> None:
+def test_ball_arithmetic_finds_the_solutions_that_rational_arithmetic_finds(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]
+) -> None:
     for seed, exponent in enumerate((-40, -17, -1, 0, 6, 39)):
         keys, alpha = feasible(*shape, seed)
         balls, rationals = two_solutions(monkeypatch, np.ldexp(keys, exponent), alpha)
@@ -46,8 +51,8 @@ def test_balls_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape: 
         np.testing.assert_allclose(balls.margins, rationals.margins, rtol=1e-12)
 
 
-def test_a_tie_is_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a token twice, the second copy has margin 1 though its constraint is not in use."""
+def test_a_margin_of_exactly_1_without_a_dual_is_left_to_rational_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a token occurs twice, the second copy has margin 1, though its constraint has no positive dual."""
     keys, alpha = feasible(4, 6, 10, 0)
     i, t = np.argwhere(max_margin(keys, alpha).neighbours)[0]  # type: ignore[union-attr]
     twice = np.concatenate([keys, keys[:, t : t + 1]], axis=1)
@@ -63,7 +68,9 @@ def test_a_tie_is_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("off", [-1, 0, 1])
-def test_a_margin_off_by_one_in_2_to_the_20_is_resolved(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
+def test_a_margin_that_differs_from_1_by_less_than_float_rounding_is_resolved(
+    monkeypatch: pytest.MonkeyPatch, off: int
+) -> None:
     """Two rows fix p = (1, 1/K); floats do not resolve the margin of the third, N + 1 − (N K − off)/K = 1 + off/K."""
     monkeypatch.setattr(module, "MANY", 1)
     n, k = 2**45 + 12345, 2**19 + 77
@@ -75,7 +82,9 @@ def test_a_margin_off_by_one_in_2_to_the_20_is_resolved(monkeypatch: pytest.Monk
         assert solution.margins[2] == ratio(fmpz(k + 1), fmpz(k))
 
 
-def test_a_tie_that_balls_hold_exactly_is_still_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_margin_that_balls_hold_as_exactly_1_is_still_left_to_rational_arithmetic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Here p = (1, 1) without rounding, and the third row equals the first."""
     monkeypatch.setattr(module, "MANY", 1)
     rows = IntegerRows(fmpz_mat([[1, 0], [0, 1], [1, 0]]), 0)
@@ -91,8 +100,8 @@ def test_margins_do_not_depend_on_the_units_of_the_rows() -> None:
         assert round_balls(result.margins(matrix * 2**shift, shift), 0).tolist() == [1.0, 1.0]  # type: ignore[union-attr]
 
 
-def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong guesses: a negative λ, a violated constraint, dependent rows."""
+def test_a_wrong_guess_of_the_tight_constraints_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrong guesses have a negative λ, a violated constraint, or dependent rows."""
     monkeypatch.setattr(module, "MANY", 1)
     keys, alpha = feasible(4, 6, 10, 1)
     rows = KeyRows(keys, alpha)
@@ -104,11 +113,11 @@ def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
         assert solution.support == right.support
         assert solution.exact == right.exact
     assert enclose(fmpz_mat([[1, 2], [2, 4]]), 0, [1, 1]) is None
-    assert enclose(fmpz_mat([[1, 0], [1, 1]]), 0, [2, 1]) is None  # λ = (3, −1)
-    assert enclose(fmpz_mat([[1, 0], [0, 1]]), 0, [1, 0]) is None  # λ = (1, 0)
+    assert enclose(fmpz_mat([[1, 0], [1, 1]]), 0, [2, 1]) is None  # λ would be (3, −1)
+    assert enclose(fmpz_mat([[1, 0], [0, 1]]), 0, [1, 0]) is None  # λ would be (1, 0)
 
 
-def test_ill_conditioned_rows_take_more_bits_or_rationals() -> None:
+def test_ill_conditioned_rows_are_solved_with_more_bits_or_with_rationals() -> None:
     """The directions of rows (2^k, 1) and (2^k + 1, −1) are about 2^−k apart; the Gram matrix loses 2k bits."""
     for k, bits in ((10, BITS[0]), (45, BITS[1]), (70, BITS[1]), (200, None)):
         rows, p = ((2**k, 1), (2**k + 1, -1)), (3 * 2**k + 1, 1)
@@ -119,7 +128,7 @@ def test_ill_conditioned_rows_take_more_bits_or_rationals() -> None:
             assert round_balls(result.duals, 0).tolist() == [2, 1]  # type: ignore[union-attr]
 
 
-def test_rounding_is_the_nearest_float_or_none() -> None:
+def test_a_ball_is_rounded_to_the_nearest_float_or_not_at_all() -> None:
     rng = np.random.default_rng(0)
     for seed in range(20):
         matrix = fmpz_mat(1, 1, [int(rng.integers(1, 2**62)) * 2 + 1])
@@ -133,7 +142,7 @@ def test_rounding_is_the_nearest_float_or_none() -> None:
     assert round_balls(halfway.point, 0) is None or round_balls(halfway.point, 0)[0] == float(2**53 + 1)  # type: ignore[index]
 
 
-def test_rationals_are_computed_on_first_access(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rational_solution_is_computed_on_first_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MANY", 1)
     solution = max_margin(*feasible(6, 8, 20, 3))
     assert isinstance(solution, MaxMargin)

@@ -1,4 +1,8 @@
-"""The residual that a float solution reports, computed by hand for one row (1) with p ≥ 1."""
+"""The residual that a float solution reports, computed by hand for one row (1), with p ≥ 1 and dual λ, and other
+results.
+
+The point p = λ = u/(1 − u) is that of a vector u of weights of the least-squares problem; the solution p = 1 has u = ½.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,9 @@ def test_the_exact_solution_has_residual_zero() -> None:
 
 
 def test_a_point_that_is_too_short_violates_feasibility_most() -> None:
-    """At u = ¼, p = λ = ⅓: the margin misses 1 by 2/3, λ times which is 2/9; both are relative to 1 + p²."""
+    """At u = ¼, p = λ = ⅓: the margin misses 1 by 2/3, λ times which is 2/9; the residual takes both relative to 1 +
+    p².
+    """
     assert at(0.25).kkt_residual == pytest.approx((2 / 3) / (1 + 1 / 9))
 
 
@@ -43,9 +49,9 @@ def test_the_residual_agrees_with_the_least_squares_problem() -> None:
 
 @pytest.mark.parametrize("exponent", [-300, -3, 3, 300])
 @pytest.mark.parametrize("zero_row", [False, True])
-def test_the_guess_does_not_depend_on_the_scale_of_the_rows(exponent: int, zero_row: bool) -> None:
+def test_the_guess_of_tight_constraints_does_not_depend_on_the_scale_of_the_rows(exponent: int, zero_row: bool) -> None:
     rows, bounds = np.array([[1.0, 0.5], [-0.25, 1.0], [3.0, 1.0]]), np.ones(3, dtype=np.int64)
-    if zero_row:  # 0·p ≥ 0
+    if zero_row:  # its constraint is 0·p ≥ 0
         rows, bounds = np.vstack([rows, np.zeros(2)]), np.append(bounds, 0)
     here, there = float_solution(rows, bounds), float_solution(np.ldexp(rows, exponent), bounds)
     assert here.kkt_residual <= 1e-14
@@ -53,7 +59,7 @@ def test_the_guess_does_not_depend_on_the_scale_of_the_rows(exponent: int, zero_
     assert np.array_equal(there.u, here.u)
 
 
-def test_zero_rows_leave_no_guess() -> None:
+def test_rows_of_zeros_leave_no_guess_of_tight_constraints() -> None:
     solution = float_solution(np.zeros((2, 3)), np.array([1, 1]))
     assert solution.kkt_residual == math.inf
     assert np.isfinite(solution.design).all()
@@ -66,4 +72,4 @@ def test_daqp_finds_the_point_wherever_there_is_one() -> None:
     solution = _by_dual_active_set(design)
     assert solution is not None
     assert FloatSolution(solution, design, np.eye(7)[6] - design @ solution).kkt_residual <= 1e-12
-    assert _by_dual_active_set(np.array([[1.0, -1.0], [1.0, 1.0]])) is None  # p ≥ 1 and −p ≥ 1
+    assert _by_dual_active_set(np.array([[1.0, -1.0], [1.0, 1.0]])) is None  # no p has p ≥ 1 and −p ≥ 1

@@ -1,4 +1,8 @@
-"""Gen-SVM and the finite part: by hand, against a projection; and refused input."""
+"""Gen-SVM and the finite part of the weights: by hand and against a projection; input that is refused.
+
+Notation: a set of tokens of each input has equal logits, at least 1 above those of the masked tokens; s⋆ is the
+attention of least penalised risk, W_fin the finite part of the weights, and o their offset.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ def solved(keys: OuterKeys = FOUR, sets: Any = TWO_OF_FOUR, alpha: Any = FIRST) 
     return solution
 
 
-def test_general_svm_by_hand() -> None:
+def test_the_solution_of_gen_svm_is_that_found_by_hand() -> None:
     svm = solved()
     half = fmpq(1, 2)
     assert svm.point == [half, half, -half, -half]
@@ -39,7 +43,7 @@ def test_general_svm_by_hand() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_feasible_w_is_shorter(seed: int) -> None:
+def test_no_feasible_w_is_shorter_than_the_solution_of_gen_svm(seed: int) -> None:
     """Compare with sequential quadratic programming over all pairs of a token of the set and a masked token."""
     rng = np.random.default_rng(seed)
     n, T, d, e = 2, 4, 4, 2
@@ -67,7 +71,7 @@ def test_no_feasible_w_is_shorter(seed: int) -> None:
     assert np.allclose(best.x, ours, atol=1e-5)
 
 
-def test_indistinguishable_tokens_are_infeasible() -> None:
+def test_gen_svm_is_infeasible_if_a_token_of_the_set_equals_a_masked_one() -> None:
     twice = OuterKeys(np.eye(2)[None, [0, 0, 1]], np.ones((1, 1)))
     assert isinstance(general_svm(twice, np.array([[True, False, False]]), FIRST), Infeasible)
 
@@ -80,8 +84,10 @@ def test_bad_input_is_refused(sets: Any, alpha: Any, says: str) -> None:
         general_svm(FOUR, sets, alpha)
 
 
-def test_the_finite_part_by_hand() -> None:
-    """With s⋆ = (3, 1, 0, 0)/4 and ν = (0, 0, 1, 3)/2, W_fin and o are as FINDINGS.md gives them."""
+def test_the_finite_part_and_the_offset_are_those_found_by_hand() -> None:
+    """For s⋆ = (3, 1, 0, 0)/4 and gaps ν = (0, 0, 1, 3)/2 of the masked tokens, W_fin and o are those of
+    FINDINGS.md.
+    """
     attention = optimal_attention([[fmpq(k) for k in (4, 3, 2, 1)]], fmpq(1))
     svm = solved()
     with ctx.workprec(256):
@@ -91,12 +97,13 @@ def test_the_finite_part_by_hand() -> None:
             (mixing_offset(svm, attention), (1, -1, 1, -1)),
         ):
             assert all(abs(x - sign * half) < arb(2) ** -240 for x, sign in zip(found, signs, strict=True))
-        # o = (log 3)/2 (G_4 − G_3) + E…, so that ⟨G_3, o₂⟩ = log 3 + t and ⟨G_4, o₂⟩ = −log 3 + t.
+        # With rows G_t = e_1 − e_t, o = W_fin + (log 3)/2 (G_4 − G_3), so that the correction o₂ has, for some t, ⟨G_3,
+        # o₂⟩ = t + log 3 and ⟨G_4, o₂⟩ = t − log 3.
         correction = offset_correction(svm, attention)
         assert abs(correction[3] - correction[2] - 2 * arb(3).log()) < arb(2) ** -240
 
 
-def test_a_maximal_independent_part() -> None:
+def test_the_independent_part_of_rows_is_the_first_maximal_one() -> None:
     rows = [[fmpq(x) for x in row] for row in ((1, 1, 0), (2, 2, 0), (0, 1, 0), (1, 2, 0), (0, 0, 3))]
     assert independent_part(rows) == [0, 2, 4]
     assert independent_part([]) == []

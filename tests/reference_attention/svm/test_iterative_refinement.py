@@ -1,5 +1,8 @@
-"""Iterative refinement proves the solutions that rationals find, bounds its error, and returns None where that is too
-large.
+"""Iterative refinement proves the solutions that rationals find, bounds its error, and returns None where the bound is
+too large.
+
+Notation: G are rows and h bounds; the duals λ solve G Gᵀ λ = h, and p = Gᵀ λ. R is an approximate inverse of G Gᵀ, and
+the contraction a bound on 1 − R G Gᵀ.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ def exact_duals(rows: Twice, bounds: np.ndarray) -> tuple[list[fmpq], list[fmpq]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_floats_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]) -> None:
+def test_refinement_in_floats_finds_the_solutions_that_rationals_find(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]
+) -> None:
     monkeypatch.setattr(module, "_by_balls", lambda *_: pytest.fail("floats were to tell"))
     for seed, exponent in enumerate((-400, -17, 0, 39)):
         keys, alpha = feasible(*shape, seed)
@@ -59,7 +64,7 @@ def test_floats_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape:
         np.testing.assert_allclose(floats.margins, rationals.margins, rtol=1e-12)
 
 
-def test_rows_are_represented_exactly() -> None:
+def test_rows_of_keys_are_exact_sums_of_two_floats() -> None:
     """The rounding error of each difference of two keys is in the second float, in any unit."""
     keys = np.random.default_rng(0).normal(size=(3, 4, 5)) * np.array([1e-9, 1.0, 1e9])[:, None, None]
     rows = KeyRows(keys, np.array([1, 0, 3]))
@@ -77,7 +82,7 @@ def test_rows_are_represented_exactly() -> None:
 
 @pytest.mark.parametrize("condition", [0, 10, 18])
 def test_the_error_bound_of_the_duals_holds(condition: int) -> None:
-    """At each of three refinements λ errs by less than its bound; nearly dependent rows give larger bounds."""
+    """After each of three refinements λ errs by less than the bound; nearly dependent rows give larger bounds."""
     rng = np.random.default_rng(condition)
     high = rng.uniform(0.5, 1, size=(6, 9)) * rng.choice([-1.0, 1.0], size=(6, 9))
     high[1] = high[0] + high[1] * 2.0**-condition
@@ -96,8 +101,10 @@ def test_the_error_bound_of_the_duals_holds(condition: int) -> None:
         before = off
 
 
-def test_the_bound_of_an_improvement_by_hand() -> None:
-    """For G = ((1, 0, 1/2), (0, 1, 0)) with a wrong inverse R and a wrong contraction, so that every term counts."""
+def test_the_error_bound_of_one_refinement_is_the_sum_computed_by_hand() -> None:
+    """The rows G are ((1, 0, 1/2), (0, 1, 0)); R and the contraction are prescribed and wrong, so that every term
+    counts.
+    """
     unit = Unit(np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]), np.zeros((2, 3)))
     unit.inverse, unit.contraction = np.array([[2.0, -1.0], [0.5, -4.0]]), 0.25
     residual = Twice(np.array([2.0**-48, -(2.0**-50)]), np.array([2.0**-99, -(2.0**-98)]), 2.0**-97)
@@ -115,13 +122,13 @@ def test_the_bound_of_an_improvement_by_hand() -> None:
     sums = [x + (2 + 4) * EPS * y for x, y in zip(beside, known, strict=True)]
     expected = 0.25 * before + max(2 * sums[0] + sums[1], 0.5 * sums[0] + 4 * sums[1]) + 16 * 2.0**-100
     assert expected * (1 + 2.0**-32) < off < expected * (1 + 2.0**-28)
-    # With a contraction of 0 the earlier error vanishes, and the roundings of R's product are a quarter of the rest.
+    # If the contraction is 0, the earlier error vanishes; the roundings of products with R are a quarter of the bound.
     unit.contraction = 0.0
     _, off = unit.improve(Twice(np.array([16.0, 8.0]), np.zeros(2)), residual, 2.0**-96)
     expected = max(2 * sums[0] + sums[1], 0.5 * sums[0] + 4 * sums[1]) + 16 * 2.0**-100
     assert off == pytest.approx(expected, rel=1e-8, abs=0)
     unit.contraction = 0.25
-    # With a residual of zero only the other terms are left.
+    # If the residual's high part is zero, only the terms of its error are left.
     _, off = unit.improve(
         Twice(np.array([16.0, 8.0]), np.zeros(2)), Twice(np.zeros(2), residual.low, 2.0**-97), 2.0**-96
     )
@@ -129,7 +136,7 @@ def test_the_bound_of_an_improvement_by_hand() -> None:
     assert off == pytest.approx(0.25 * lost / 0.75 + lost + 16 * 2.0**-100, rel=1e-8, abs=0)
 
 
-def test_how_far_a_point_is_by_hand() -> None:
+def test_the_bound_on_the_distance_of_p_is_that_computed_by_hand() -> None:
     unit = Unit(np.array([[1.0, 0.0, 0.5], [-0.5, 0.0, 1.0]]), np.zeros((2, 3)))
     result = unit.distance_bound(2.0**-70, 2.0**-69)
     expected = [3.5 * 2.0**-70, 0.0, 3.5 * 2.0**-70]
@@ -140,7 +147,7 @@ def test_how_far_a_point_is_by_hand() -> None:
 
 
 def test_the_contraction_is_bounded_with_room_for_every_rounding() -> None:
-    """Compare with sums by hand: 5 + 3 + 8 roundings of Σ |R| |G| |Gᵀ|, and the size of 1 − R G Gᵀ itself."""
+    """Compare with sums by hand: 5 + 3 + 8 roundings of Σ |R| |G| |Gᵀ|, plus the size of 1 − R G Gᵀ itself."""
     rng = np.random.default_rng(5)
     high = rng.uniform(-1, 1, size=(3, 5))
     unit = Unit(high, np.zeros((3, 5)))
@@ -159,29 +166,29 @@ def test_the_contraction_is_bounded_with_room_for_every_rounding() -> None:
     assert Unit(np.ones((2, 3)), np.zeros((2, 3))).contraction > 0.5
 
 
-def test_a_dual_of_undecided_rounding_returns_none() -> None:
-    """Here p = (1 + 2^−52, 1 − 2^−52) is resolved, but λ = (1, 2^−52) only to 2^−100."""
+def test_refinement_returns_none_where_the_rounding_of_a_dual_is_undecided() -> None:
+    """Digits of p = (1 + 2^−52, 1 − 2^−52) suffice, but those of λ = (1, 2^−52) end at 2^−100."""
     assert refine(rows_of((1.0, 1.0), (1.0, -1.0)), np.array([2.0, 2.0**-51])) is None
 
 
-def test_dependent_or_nearly_dependent_rows_return_none() -> None:
+def test_refinement_returns_none_for_dependent_or_nearly_dependent_rows() -> None:
     assert refine(rows_of((1.0, 2.0), (2.0, 4.0)), np.ones(2)) is None
     assert refine(rows_of((1.0, 0.0), (1.0, 2.0**-27)), np.ones(2)) is None
     assert refine(rows_of((0.0, 0.0), (1.0, 1.0)), np.ones(2)) is None
 
 
-def test_a_dual_that_is_not_positive_returns_none() -> None:
-    assert refine(rows_of((1.0, 0.0), (1.0, 1.0)), np.array([2.0, 1.0])) is None  # λ = (3, −1)
-    assert refine(rows_of((1.0, 0.0), (0.0, 1.0)), np.array([1.0, 0.0])) is None  # λ = (1, 0)
+def test_refinement_returns_none_where_a_dual_is_not_positive() -> None:
+    assert refine(rows_of((1.0, 0.0), (1.0, 1.0)), np.array([2.0, 1.0])) is None  # λ would be (3, −1)
+    assert refine(rows_of((1.0, 0.0), (0.0, 1.0)), np.array([1.0, 0.0])) is None  # λ would be (1, 0)
     assert refine(rows_of((1.0, 0.0), (0.0, 1.0)), np.zeros(2)) is None
 
 
 @pytest.mark.parametrize("exponent", [0, 9, -9, 200, -200, SPREAD])
-def test_rows_of_any_size(exponent: int) -> None:
+def test_rows_of_any_size_within_the_limit_are_solved(exponent: int) -> None:
     """For rows (1, 3) and (2, −1) in other units, λ = (6, 11)/49 and p = (4, 1)/7."""
     rows = Twice(np.ldexp([[1.0, 3.0], [2.0, -1.0]], exponent), np.zeros((2, 2)))
     solution = refine(rows, np.ones(2))
-    if exponent == SPREAD:  # 3 · 2^SPREAD is out of range
+    if exponent == SPREAD:  # the entry 3 · 2^SPREAD is beyond the limit
         assert solution is None
         return
     assert solution is not None
@@ -190,9 +197,9 @@ def test_rows_of_any_size(exponent: int) -> None:
 
 
 @pytest.mark.parametrize("apart", [0, 15, -30, 100])
-def test_rows_of_sizes_far_apart(apart: int) -> None:
-    """Here p = (2^−apart, 2/3) and λ = (4^−apart, 4/9); if ``apart`` exceeds the digits that are kept, the result is
-    None.
+def test_rows_whose_sizes_are_far_apart_are_solved_as_far_as_digits_suffice(apart: int) -> None:
+    """The solution is p = (2^−apart, 2/3), λ = (4^−apart, 4/9); if ``apart`` exceeds the digits that are kept, the
+    result is None.
     """
     solution = refine(rows_of((2.0**apart, 0.0), (0.0, 1.5)), np.ones(2))
     assert (solution is None) == (apart == 100)
@@ -201,15 +208,15 @@ def test_rows_of_sizes_far_apart(apart: int) -> None:
         assert solution.duals.tolist() == [4.0**-apart, 4 / 9]
 
 
-def test_a_zero_column_is_accepted_and_a_zero_by_cancellation_returns_none() -> None:
+def test_a_coordinate_zero_in_all_rows_is_accepted_but_a_zero_by_cancellation_is_not() -> None:
     solution = refine(rows_of((1.0, 0.0, 3.0), (2.0, 0.0, -1.0)), np.ones(2))
     assert solution is not None
     assert solution.point.tolist() == [4 / 7, 0.0, 1 / 7]
-    assert refine(rows_of((1.0, 1.0), (1.0, -1.0)), np.ones(2)) is None  # p = (1, 0)
+    assert refine(rows_of((1.0, 1.0), (1.0, -1.0)), np.ones(2)) is None  # p would be (1, 0)
 
 
-def test_a_point_halfway_between_two_floats_returns_none() -> None:
-    """With bounds a = 1 and b, p = ((a + b)/2, (a − b)/2); the sum has 54 bits, which is a tie, or 53."""
+def test_refinement_returns_none_where_a_coordinate_of_p_is_halfway_between_two_floats() -> None:
+    """With bounds 1 and b, p = ((1 + b)/2, (1 − b)/2); its first coordinate has 54 bits, which is a tie, or 53."""
     rows = rows_of((1.0, 1.0), (1.0, -1.0))
     assert refine(rows, np.array([1.0, 2.0**-10 + 2.0**-53])) is None
     b = 2.0**-10 + 2.0**-52
@@ -219,7 +226,7 @@ def test_a_point_halfway_between_two_floats_returns_none() -> None:
     assert solution.duals.tolist() == [1 / 2, b / 2]
 
 
-def test_each_entry_is_rounded_once() -> None:
+def test_each_entry_of_the_refined_solution_is_rounded_once() -> None:
     rng = np.random.default_rng(4)
     for _ in range(20):
         rows = Twice(high := rng.normal(size=(4, 7)), high * rng.uniform(-1, 1, size=high.shape) * 2.0**-54)

@@ -1,4 +1,6 @@
-"""ATT-SVM in other norms: against a conic solver, by hand, and with its certificate."""
+"""ATT-SVM in the norms ‖·‖_q: against a conic solver, by hand, and with its certificate; q' is the conjugate
+exponent.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,14 @@ def test_the_least_power_norm_agrees_with_a_conic_solver(norm: float) -> None:
     rows = difference_rows(keys, alpha)
     p = cvxpy.Variable(keys.shape[2])
     value = cvxpy.Problem(cvxpy.Minimize(cvxpy.pnorm(p, norm)), [rows @ p >= 1]).solve(solver="CLARABEL")
-    assert 1 / solution.margin == pytest.approx(value, rel=1e-7)  # Clarabel's own tolerance is 1e-8
+    assert 1 / solution.margin == pytest.approx(value, rel=1e-7)  # Clarabel's tolerance is 1e-8
     assert (rows @ solution.p).min() == pytest.approx(1.0, abs=1e-9)
     if np.isfinite(norm):
         assert solution.p == pytest.approx(p.value, abs=1e-4)
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_the_euclidean_norm_gives_p_mm(number: int) -> None:
+def test_in_the_euclidean_norm_the_solution_is_p_mm(number: int) -> None:
     keys, alpha, svm = random_data(number)
     solution = least_power_norm(keys, alpha, 2.0, svm.p)
     assert solution is not None
@@ -49,8 +51,8 @@ def test_the_euclidean_norm_gives_p_mm(number: int) -> None:
     assert solution.margin == pytest.approx(svm.margin, rel=1e-12)
 
 
-def test_one_difference_by_hand() -> None:
-    """min ‖p‖_q with a·p ≥ 1 has p_j ∝ sign(a_j)|a_j|^{q'−1} and the norm 1/‖a‖_{q'}."""
+def test_the_solution_for_one_row_is_that_of_the_formula() -> None:
+    """The shortest p in ‖·‖_q with a·p ≥ 1 has p_j ∝ sign(a_j)|a_j|^{q'−1} and the norm 1/‖a‖_{q'}."""
     keys, alpha = np.array([[[3.0, -4.0, 0.0], [0.0, 0.0, 0.0]]]), np.array([0])
     for norm in (1.5, 3.0):
         conjugate = norm / (norm - 1)
@@ -62,7 +64,7 @@ def test_one_difference_by_hand() -> None:
         assert solution.direction == pytest.approx(due / np.linalg.norm(due), abs=1e-8)
 
 
-def test_units_do_not_change_the_solution() -> None:
+def test_the_solution_for_rows_in_another_unit_is_the_same_in_that_unit() -> None:
     keys, alpha, svm = random_data(1)
     for norm in (1.5, np.inf):
         first, second = (least_power_norm(keys * unit, alpha, norm, svm.p) for unit in (1.0, 2.0**60))
@@ -72,34 +74,34 @@ def test_units_do_not_change_the_solution() -> None:
 
 
 @pytest.mark.parametrize("norm", [1.5, 3.0])
-def test_the_residual_detects_wrong_solutions(norm: float) -> None:
+def test_wrong_solutions_have_a_large_kkt_residual(norm: float) -> None:
     keys, alpha, svm = random_data(2)
     rows = difference_rows(keys, alpha)
     solution = least_power_norm(keys, alpha, norm, svm.p)
     assert solution is not None
     assert kkt_residual(rows, norm, solution.p) < 1e-12
-    assert kkt_residual(rows, norm, 0.999 * solution.p) > 1e-4  # a margin of 0.999
-    assert kkt_residual(rows, norm, svm.p) > 1e-3  # optimal in another norm
-    assert kkt_residual(rows, norm, 2 * solution.p) > 0.1  # nothing is tight
+    assert kkt_residual(rows, norm, 0.999 * solution.p) > 1e-4  # the margin is 0.999
+    assert kkt_residual(rows, norm, svm.p) > 1e-3  # the point is optimal in another norm
+    assert kkt_residual(rows, norm, 2 * solution.p) > 0.1  # no constraint is tight
 
 
-def test_the_residual_by_hand() -> None:
-    """The residual is the largest violation of any condition, in any units."""
+def test_the_kkt_residual_is_that_computed_by_hand() -> None:
+    """The residual is the largest violation of a KKT condition, in any units."""
     rows = np.eye(2)
     for unit in (2.0**-10, 1.0, 2.0**10):
-        # The slope has a component, 1/√5 of it, along a coordinate in which the row is zero.
+        # The slope of the norm has a share of 1/√5 along a coordinate in which the row is zero.
         p = unit * np.array([1.0, 0.5])
         assert kkt_residual(rows[:1] / unit, 2.0, p) == pytest.approx(1 / np.sqrt(5), rel=1e-12)
-    # Of two rows that span both coordinates the second requires a margin of 1 and has ½.
+    # Two rows span both coordinates; the second has margin ½ instead of 1.
     assert kkt_residual(rows, 2.0, np.array([1.0, 0.5])) == 0.5
-    # First a slope of zero, then one beyond the floats.
+    # The slope of the norm is zero at first, then beyond the floats.
     assert kkt_residual(rows, 3.0, np.zeros(2)) == np.inf
     with np.errstate(over="ignore"):
         assert kkt_residual(rows, 3.0, np.array([-1e200, 1.0])) == np.inf
 
 
 @pytest.mark.parametrize("norm", NORMS[:-1])
-def test_newton_needs_a_handful_of_steps(monkeypatch: pytest.MonkeyPatch, norm: float) -> None:
+def test_newton_s_method_needs_at_most_five_steps(monkeypatch: pytest.MonkeyPatch, norm: float) -> None:
     """Newton's method doubles the digits: from a relative error of 1e-3, five steps reach the rounding."""
     keys, alpha, svm = random_data(2)
     rows = difference_rows(keys, alpha)
@@ -114,7 +116,9 @@ def test_newton_needs_a_handful_of_steps(monkeypatch: pytest.MonkeyPatch, norm: 
 
 @pytest.mark.parametrize("norm", [1.5, 3.0])
 def test_a_constraint_that_is_nearly_tight_has_no_multiplier(norm: float) -> None:
-    """The second token needs 1/1.0005 of the first one's norm; a row within 1e-2 of its bound gets no multiplier."""
+    """The second token alone would require 1/1.0005 of the norm that the first one requires: its constraint, within
+    1e-2 of its bound, gets no multiplier.
+    """
     keys, alpha = np.array([[[2.0, 1.0], [0.0, 0.0], [-0.001, -0.0005]]]), np.array([0])
     alone = least_power_norm(keys[:, :2], alpha, norm, np.ones(2))
     solution = least_power_norm(keys, alpha, norm, np.ones(2))
@@ -131,7 +135,7 @@ def test_a_linear_program_is_judged_by_its_dual_value(monkeypatch: pytest.Monkey
     best, residual = _program(rows, np.inf)
     assert residual <= 1e-12
     least = np.abs(best).max()
-    worse = svm.p / scale  # a least margin of 1
+    worse = svm.p / scale  # its least margin is 1
     gap = np.abs(worse).max() / least - 1
     assert gap > 0.05
     solve = module.linprog
@@ -148,10 +152,10 @@ def test_a_linear_program_is_judged_by_its_dual_value(monkeypatch: pytest.Monkey
         given.update(factor=factor, duals=duals)
         assert _program(rows, np.inf)[1] == pytest.approx(max(gap, 1 - factor), rel=1e-9)
     given["duals"] = 0.0
-    assert _program(rows, np.inf)[1] > 1e200  # nothing is proven
+    assert _program(rows, np.inf)[1] > 1e200  # the lower bound proves nothing
 
 
-def test_an_unsolved_problem_returns_no_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_solution_is_returned_where_the_solver_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, alpha, svm = random_data(2)
     monkeypatch.setattr(module, "NEWTON", 0)
     monkeypatch.setattr(module, "minimize", lambda *arguments, **options: type("Found", (), {"x": arguments[1]}))
@@ -167,8 +171,8 @@ def test_bad_input_is_refused() -> None:
             least_power_norm(problem.keys, problem.optimal, 3.0, np.array(point))
 
 
-def test_a_residual_that_misses_the_gap_is_not_accepted() -> None:
-    """One row is 1e11 times smaller than another: the conditions seem to hold far from p."""
+def test_a_point_of_small_residual_and_large_duality_gap_is_not_accepted() -> None:
+    """One row is 1e11 times smaller than another, so that the KKT conditions seem to hold far from p."""
     keys, alpha = np.array([[[0.0, 0.0], [-3e-11, -3e-11], [-3.0, 6.0]]]), np.array([0])
     svm = max_margin(keys, alpha)
     assert isinstance(svm, MaxMargin)

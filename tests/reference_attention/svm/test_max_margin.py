@@ -1,4 +1,8 @@
-"""ATT-SVM: every solution is checked by independent arithmetic with Fractions, and many are compared with cvxpy."""
+"""ATT-SVM: every solution is checked by independent arithmetic with Fractions, and many are compared with cvxpy.
+
+A row of ATT-SVM is k_iα_i − k_it, for a token t of input i and the chosen token α_i; a margin is a product of p with a
+row. A neighbour is a token whose margin is exactly the required one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ SECOND_SOLVER_GAP = 1e-10
 
 
 def rows_of(keys: np.ndarray, alpha: np.ndarray) -> dict[Pair, list[Fraction]]:
-    """Return k_iα_i − k_it by (i, t), t ≠ α_i, exactly."""
+    """Return the exact rows k_iα_i − k_it by (i, t), t ≠ α_i."""
     exact = [[[Fraction(float(x)) for x in token] for token in tokens] for tokens in keys]
     return {
         (i, t): [a - b for a, b in zip(exact[i][int(alpha[i])], token, strict=True)]
@@ -39,7 +43,7 @@ def rows_of(keys: np.ndarray, alpha: np.ndarray) -> dict[Pair, list[Fraction]]:
 
 
 def combination(rows: Mapping[Pair, list[Fraction]], weights: Mapping[Pair, Fraction]) -> list[Fraction]:
-    """Return Σ weights · rows."""
+    """Return the sum of the weights times their rows."""
     d = len(next(iter(rows.values())))
     return [sum((w * rows[pair][k] for pair, w in weights.items()), Fraction(0)) for k in range(d)]
 
@@ -71,7 +75,7 @@ def check_kkt(
 
 
 def check_farkas(keys: np.ndarray, alpha: np.ndarray, multipliers: Mapping[Pair, Fraction]) -> set[str]:
-    """Return the names of the conditions that the multipliers violate as a proof of infeasibility."""
+    """Return the names of the conditions on a proof of infeasibility that the multipliers violate."""
     failed = set()
     if any(value < 0 for value in multipliers.values()):
         failed.add("sign")
@@ -98,7 +102,9 @@ def rank(rows: list[list[Fraction]]) -> int:
 
 
 def basic_supports(rows: Mapping[Pair, list[Fraction]], p: list[Fraction]) -> Iterator[set[Pair]]:
-    """Yield the supports of all basic dual solutions λ ≥ 0, Σ λ rows = p, by trying every independent subset."""
+    """Yield the rows with λ > 0 of every basic dual solution, λ ≥ 0 with Σ λ rows = p; every independent subset is
+    tried.
+    """
     for size in range(1, len(p) + 1):
         for subset in itertools.combinations(sorted(rows), size):
             columns = [rows[pair] for pair in subset]
@@ -223,7 +229,9 @@ def feasible(n: int, tokens: int, d: int, seed: int) -> tuple[np.ndarray, np.nda
 
 
 def small_integers(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys with entries in −2 … 2: ties, duplicates, dependent rows and zero duals abound."""
+    """Return keys with integer entries from −2 to 2, among which ties, duplicates, dependent rows and zero duals
+    abound.
+    """
     rng = np.random.default_rng(seed)
     n, tokens, d = int(rng.integers(1, 4)), int(rng.integers(2, 6)), int(rng.integers(1, 4))
     keys = rng.integers(-2, 3, size=(n, tokens, d)).astype(np.float64)
@@ -291,12 +299,12 @@ def test_degenerate_cases_abound_among_the_small_integer_problems() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 2, 1), (1, 6, 3), (3, 7, 2), (4, 6, 10), (10, 10, 30)])
 @pytest.mark.parametrize("seed", range(3))
-def test_agrees_with_cvxpy_on_generic_problems(shape: tuple[int, int, int], seed: int) -> None:
+def test_the_solution_agrees_with_cvxpy_on_generic_problems(shape: tuple[int, int, int], seed: int) -> None:
     assert_agrees(*feasible(*shape, seed))
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_agrees_with_cvxpy_on_degenerate_problems(seed: int) -> None:
+def test_the_solution_agrees_with_cvxpy_on_degenerate_problems(seed: int) -> None:
     assert_agrees(*small_integers(seed))
 
 
@@ -333,14 +341,14 @@ def test_a_solution_known_by_hand_is_found() -> None:
         assert not array.flags.writeable
 
 
-def test_duplicate_tokens_are_all_neighbours() -> None:
+def test_all_copies_of_a_neighbour_are_neighbours() -> None:
     solution = solved(*single((1.0, 0.0), (1.0, 0.0), (1.0, 0.0)))
     assert solution.neighbours_of(0).tolist() == [1, 2, 3]
     assert not solution.independent
     assert solution.strictly_complementary
 
 
-def test_zero_dual_is_proven_to_stay_zero() -> None:
+def test_a_dual_that_is_zero_in_every_dual_solution_is_proven_to_be_zero() -> None:
     solution = solved(*single((1.0, 0.0), (1.0, 1.0)))
     assert solution.p.tolist() == [1.0, 0.0]
     assert solution.neighbours_of(0).tolist() == [1, 2]
@@ -359,32 +367,32 @@ def test_the_largest_support_of_a_dual_solution_where_not_every_neighbour_has_a_
     assert not solution.strictly_complementary
 
 
-def test_zero_dual_that_another_dual_solution_makes_positive() -> None:
+def test_a_zero_dual_that_is_positive_in_another_dual_solution_is_recognised() -> None:
     solution = solved(*single((1.0, 0.0), (1.0, 1.0), (1.0, -1.0)))
     assert not solution.independent
     assert solution.strictly_complementary
     assert (solution.duals == 0).sum() > 1, "the basic dual solution has a zero beyond the one at α"
 
 
-def test_tokens_on_one_line_with_the_chosen_one() -> None:
+def test_of_tokens_on_one_line_with_the_chosen_one_only_the_nearest_is_a_neighbour() -> None:
     solution = solved(*single((1.0, 2.0), (2.0, 4.0), (0.5, 1.0)))
     assert solution.neighbours_of(0).tolist() == [3]
 
 
 @pytest.mark.parametrize("excess", [3e-9, 2.0**-52])
-def test_margin_just_above_one_is_no_neighbour(excess: float) -> None:
+def test_a_token_whose_margin_is_just_above_one_is_no_neighbour(excess: float) -> None:
     solution = solved(*single((1.0, 1.0), (1.0, -1.0), (1.0 + excess, 0.0)))
     assert solution.neighbours_of(0).tolist() == [1, 2]
 
 
 def test_rows_come_from_the_keys_and_not_from_float_differences() -> None:
-    """k_α − k_t = 1 + 2⁻⁶⁰ rounds to 1, yet the token is no neighbour; with 1 − 2⁻⁶⁰ the solution changes."""
+    """The row k_α − k_t = 1 + 2⁻⁶⁰ rounds to 1, yet its token is no neighbour; a row 1 − 2⁻⁶⁰ changes the solution."""
     for tiny, neighbours in ((2.0**-60, [1, 2]), (0.0, [1, 2, 3]), (-(2.0**-60), [3])):
         keys = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-tiny, 0.0]]])
         assert solved(keys, np.array([0])).neighbours_of(0).tolist() == neighbours
 
 
-def test_chosen_token_in_the_hull_of_the_others_is_infeasible() -> None:
+def test_att_svm_is_infeasible_if_the_chosen_token_is_in_the_hull_of_the_others() -> None:
     keys, alpha = single((1.0, 0.0), (-1.0, 1.0), (-1.0, -1.0))
     solution = max_margin(keys, alpha)
     assert isinstance(solution, Infeasible)
@@ -392,15 +400,15 @@ def test_chosen_token_in_the_hull_of_the_others_is_infeasible() -> None:
     assert solution.multipliers.tolist() == [[0.0, 0.5, 0.25, 0.25]]
 
 
-def test_chosen_token_a_hair_outside_the_hull_is_feasible() -> None:
-    """The norm ‖p‖ = 2⁶⁰ is out of reach of float solvers."""
+def test_att_svm_is_feasible_if_the_chosen_token_is_barely_outside_the_hull_of_the_others() -> None:
+    """The solution has the norm 2⁶⁰, which is out of reach of float solvers."""
     keys = np.array([[[0.0, 2.0**-60], [1.0, 0.0], [-1.0, 0.0]]])
     assert solved(keys, np.array([0])).p.tolist() == [0.0, 2.0**60]
     keys[0, 0, 1] = 0.0
     assert isinstance(max_margin(keys, np.array([0])), Infeasible)
 
 
-def test_the_chosen_token_occurring_twice_is_infeasible() -> None:
+def test_att_svm_is_infeasible_if_the_chosen_token_occurs_twice() -> None:
     keys = np.array([[[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]]])
     solution = max_margin(keys, np.array([0]))
     assert isinstance(solution, Infeasible)
@@ -408,7 +416,7 @@ def test_the_chosen_token_occurring_twice_is_infeasible() -> None:
 
 
 @pytest.mark.parametrize("exponent", [-400, -52, 1, 400])
-def test_powers_of_two_scale_the_solution_exactly(exponent: int) -> None:
+def test_multiplying_keys_by_a_power_of_two_scales_the_solution_exactly(exponent: int) -> None:
     keys, alpha = feasible(3, 5, 4, 0)
     solution, scaled = solved(keys, alpha), solved(np.ldexp(keys, exponent), alpha)
     assert (np.ldexp(scaled.p, exponent) == solution.p).all()
@@ -418,20 +426,20 @@ def test_powers_of_two_scale_the_solution_exactly(exponent: int) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-120, 1e120])
-def test_keys_of_extreme_scale(scale: float) -> None:
+def test_keys_of_extreme_scale_are_solved(scale: float) -> None:
     keys, alpha = feasible(4, 6, 10, 1)
     assert np.isfinite(solved(keys * scale, alpha).norm)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_inputs_and_coordinates_of_very_different_scale(seed: int) -> None:
+def test_inputs_and_coordinates_of_very_different_scales_are_solved(seed: int) -> None:
     keys, alpha = feasible(3, 4, 4, seed)
     rng = np.random.default_rng(seed)
     solved(keys * 10.0 ** rng.integers(-60, 60, size=(3, 1, 1)), alpha)
     solved(keys * 10.0 ** rng.integers(-30, 30, size=4), alpha)
 
 
-def test_solution_beyond_float64_is_refused() -> None:
+def test_a_solution_beyond_the_range_of_float64_is_refused() -> None:
     keys = np.array([[[1e-140, 0.0], [np.nextafter(1e-140, 0.0), 0.0]]])
     with pytest.raises(InvalidInput, match=r"keys: .*rescale"):
         max_margin(keys, np.array([0]))
@@ -439,7 +447,7 @@ def test_solution_beyond_float64_is_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_exact_method_reaches_the_solution_from_any_start(seed: int) -> None:
-    """The guess may affect the time, never the result."""
+    """The float guess from which the exact method starts may affect its time, but never its result."""
     keys, alpha = small_integers(seed) if seed % 2 else feasible(3, 4, 5, seed)
     rows = KeyRows(keys, alpha)
     bounds = np.ones(len(rows.inputs), dtype=np.int64)
@@ -453,13 +461,13 @@ def test_exact_method_reaches_the_solution_from_any_start(seed: int) -> None:
         assert all((outcome.tight == outcomes[0].tight).all() for outcome in outcomes)
 
 
-def test_independent_rows_are_the_first_spanning_ones() -> None:
+def test_the_independent_rows_are_the_first_that_span_the_rest() -> None:
     assert _independent(fmpz_mat([[1, 2], [2, 4], [0, 0], [1, 0], [0, 1]])) == [0, 3]
 
 
 def test_products_that_underflow_decide_nothing() -> None:
-    """A required margin of 0 is the sum of 1.625, −1.375 and −0.375 units of the last place, which round to
-    2 − 1 − 0.
+    """If the second input is ignored, its margin, which has to be at least 0, is the sum of 1.625, −1.375 and −0.375
+    units of the last place; these products round to 2, −1 and 0.
     """
     large, small = 2.0**400, 2.0**-137
     keys, alpha = np.zeros((2, 2, 4)), np.zeros(2, dtype=np.int64)
@@ -472,7 +480,9 @@ def test_products_that_underflow_decide_nothing() -> None:
 
 
 def test_float_guess_is_right_on_generic_problems() -> None:
-    """Generic problems take one linear system each; otherwise the certificate would not be cheap."""
+    """The exact method solves one linear system for each generic problem; otherwise its certificate would not
+    be cheap.
+    """
     for seed in range(20):
         solution = max_margin(*feasible(4, 6, 10, seed))
         assert isinstance(solution, MaxMargin)
@@ -489,7 +499,7 @@ def test_only_neighbours_decide_local_optimality() -> None:
     assert offending_neighbours(solution, np.array([[1.0, 2.0, 3.0, 0.0]])) == [(0, 1), (0, 2)]
 
 
-# Planted faults: each of these solutions is wrong in one way, and the checker above names it.
+# The tests below plant faults: each solution is wrong in one way, which check_kkt or check_farkas names.
 
 
 def claim(solution: MaxMargin) -> tuple[list[Fraction], dict[Pair, Fraction], set[Pair]]:
@@ -497,14 +507,16 @@ def claim(solution: MaxMargin) -> tuple[list[Fraction], dict[Pair, Fraction], se
     return [fraction(x) for x in solution.exact.p], duals, pairs(solution.neighbours)
 
 
-def test_checker_catches_a_missing_constraint() -> None:
+def test_the_kkt_check_catches_a_missing_constraint() -> None:
     keys, alpha = single((1.0, 0.0), (0.0, 1.0))
     p, duals, neighbours = claim(solved(keys[:, :2], alpha))
     assert check_kkt(keys, alpha, p, duals, neighbours) == {"feasibility"}
 
 
-def test_checker_catches_an_svm_with_a_bias() -> None:
-    """min ‖p‖ with k_iα·p + b ≥ 1, k_it·p + b ≤ −1 has p = (4, 2), b = −3; half of it has margins 2 and 1."""
+def test_the_kkt_check_catches_an_svm_with_a_bias() -> None:
+    """The shortest p with k_iα·p + b ≥ 1 and k_it·p + b ≤ −1 is (4, 2), with bias b = −3; half of p has margins 2 and
+    1.
+    """
     keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 2.0], [0.0, 1.0]]])
     alpha = np.zeros(2, dtype=np.int64)
     p = [Fraction(2), Fraction(1)]
@@ -513,14 +525,14 @@ def test_checker_catches_an_svm_with_a_bias() -> None:
     assert solved(keys, alpha).p.tolist() == [1.0, 1.0]
 
 
-def test_checker_catches_duals_of_the_wrong_sign() -> None:
+def test_the_kkt_check_catches_duals_of_the_wrong_sign() -> None:
     keys, alpha = single((1.0, 0.0), (1.0, 0.0))
     p, _, neighbours = claim(solved(keys, alpha))
     wrong = {(0, 1): Fraction(2), (0, 2): Fraction(-1)}
     assert check_kkt(keys, alpha, p, wrong, neighbours) == {"dual sign"}
 
 
-def test_checker_catches_a_wrong_norm_and_wrong_neighbours() -> None:
+def test_the_kkt_check_catches_a_wrong_norm_and_wrong_neighbours() -> None:
     keys, alpha = feasible(2, 4, 3, 0)
     p, duals, neighbours = claim(solved(keys, alpha))
     longer = [x * Fraction(1 + EPS) for x in p]
@@ -528,7 +540,7 @@ def test_checker_catches_a_wrong_norm_and_wrong_neighbours() -> None:
     assert check_kkt(keys, alpha, p, duals, set()) == {"neighbours"}
 
 
-def test_checker_catches_a_wrong_proof_of_infeasibility() -> None:
+def test_the_farkas_check_catches_a_wrong_proof_of_infeasibility() -> None:
     keys, alpha = single((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0))
     half = Fraction(1, 2)
     assert check_farkas(keys, alpha, {(0, 1): half, (0, 2): half}) == set()
@@ -580,7 +592,7 @@ def test_a_solution_has_a_one_line_and_a_notebook_representation() -> None:
     assert repr(max_margin([[[0], [1], [-1]]], [0])).startswith("Infeasible(no p separates α")
 
 
-def test_a_violation_by_one_unit_in_2_to_the_60_is_detected() -> None:
+def test_a_violation_by_one_part_in_2_to_the_60_is_detected() -> None:
     """Rows are (N, 1) and (N, 0): at the least-norm point of the first row, the second has margin 1 − 1/(N² + 1)."""
     large = 2**30
     rows = IntegerRows(fmpz_mat([[large, 1], [large, 0]]), 30)
@@ -607,7 +619,7 @@ def test_margins_that_cancel_are_decided_exactly(off: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_multipliers_of_active_rows_are_positive_from_any_start(seed: int) -> None:
+def test_multipliers_of_tight_constraints_are_positive_from_any_start(seed: int) -> None:
     keys, alpha = small_integers(seed)
     rows = KeyRows(keys, alpha)
     bounds = np.ones(len(rows.inputs), dtype=np.int64)

@@ -1,5 +1,5 @@
-"""ATT-SVM' (a set of optimal tokens for each input): against brute force, against problems solved by hand, and refused
-input.
+"""ATT-SVM', which has a set of optimal tokens for each input: against brute force and solutions by hand; and input that
+is refused. G_mm is the set of its solutions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def solved(keys: np.ndarray, optimal: np.ndarray) -> MaxMarginSets:  # type: ign
     return sets
 
 
-def test_the_papers_example_has_two_solutions_and_is_not_convex() -> None:
+def test_the_solution_set_of_the_papers_example_has_two_points_and_is_not_convex() -> None:
     """With optimal tokens (1, 0) and (0, 1), and (0, 0) otherwise, G_mm = {(1, 0), (0, 1)}; their mean is
     infeasible.
     """
@@ -55,8 +55,8 @@ def test_one_token_of_each_set_suffices() -> None:
     assert solution.margin == 2.0
 
 
-def test_choices_that_share_a_point_give_it_once_with_the_larger_logit() -> None:
-    # The constraint of input 1 binds; input 0 may take either of its optimal tokens at the same p.
+def test_a_point_shared_by_several_choices_is_returned_once_for_the_larger_logit() -> None:
+    # The constraint of input 1 is tight; input 0 may take either of its optimal tokens at the same p.
     keys = np.array([[[8.0], [4.0], [0.0]], [[1.0], [0.0], [0.0]]])
     optimal = np.array([[True, True, False], [True, False, False]])
     solution = solved(keys, optimal)
@@ -64,21 +64,21 @@ def test_choices_that_share_a_point_give_it_once_with_the_larger_logit() -> None
     assert [c.alpha.tolist() for c in solution.solutions] == [[0, 0]]
 
 
-def test_equal_keys_are_one_choice() -> None:
+def test_optimal_tokens_with_equal_keys_are_one_choice() -> None:
     keys = np.array([[[1.0], [1.0], [-0.0], [0.0]]])
     solution = solved(keys, np.array([[True, True, False, False]]))
     assert len(solution.choices) == 1
     assert solution.choices[0].neighbours.tolist() == [[False, False, True, True]]
 
 
-def test_keys_that_differ_however_little_are_distinct() -> None:
+def test_optimal_tokens_whose_keys_differ_however_little_are_several_choices() -> None:
     keys = np.array([[[1.0, 2.0**-60], [1.0, 2.0**-61], [0.0, 0.0]]])
     solution = solved(keys, PAPER_SETS)
     assert [c.alpha.tolist() for c in solution.choices] == [[0], [1]]
     assert solution.choices[0].norm_squared < solution.choices[1].norm_squared
 
 
-def test_a_solution_is_read_only() -> None:
+def test_arrays_of_a_solution_are_read_only() -> None:
     for choice in solved(PAPER, PAPER_SETS).choices:
         for array in (choice.alpha, choice.margins, choice.duals, choice.neighbours):
             assert not array.flags.writeable
@@ -149,8 +149,8 @@ def _is_optimal(
 
 
 def test_a_partial_choice_that_is_infeasible_is_not_completed() -> None:
-    """Ten inputs have two optimal tokens each, and two inputs before them contradict each other: few problems are
-    solved.
+    """Ten inputs have two optimal tokens each, but two inputs before them contradict each other, so that few problems
+    need to be solved.
     """
     calls = 0
 
@@ -177,7 +177,7 @@ def test_a_partial_choice_that_is_infeasible_is_not_completed() -> None:
 )
 def test_invalid_masks_are_refused(optimal: np.ndarray, says: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(InvalidInput, match=says):
-        # Skip the shape check of the signature, which is active in tests only.
+        # The shape check of the signature, which is active only in tests, is skipped.
         max_margin_sets.__wrapped__(PAPER, optimal) if hasattr(max_margin_sets, "__wrapped__") else max_margin_sets(
             PAPER, optimal
         )

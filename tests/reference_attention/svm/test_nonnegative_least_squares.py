@@ -16,7 +16,7 @@ import theorems
 from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 
-def test_nonnegative_least_squares_by_hand() -> None:
+def test_weights_and_residual_are_those_found_by_hand() -> None:
     u, residual = nonnegative_least_squares(np.eye(2), np.array([3.0, -4.0]))
     assert u == pytest.approx([3, 0])
     assert residual == pytest.approx(4)
@@ -24,7 +24,7 @@ def test_nonnegative_least_squares_by_hand() -> None:
 
 @pytest.mark.parametrize("columns", [0, 1, 5])
 @pytest.mark.parametrize("rows", [0, 1, 5])
-def test_no_rows_or_no_columns_leave_the_target(rows: int, columns: int) -> None:
+def test_without_rows_or_columns_the_residual_is_the_length_of_the_target(rows: int, columns: int) -> None:
     u, residual = nonnegative_least_squares(np.zeros((rows, columns)), np.full(rows, 2.0))
     assert u.tolist() == [0.0] * columns
     assert residual == pytest.approx(2 * math.sqrt(rows))

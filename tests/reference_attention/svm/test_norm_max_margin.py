@@ -25,8 +25,10 @@ def of_rows(rows: list[list[float]], norm: float) -> NormMaxMargin:
 
 
 @pytest.mark.parametrize(("norm", "margin"), [(math.inf, fmpq(4, 3)), (1.0, fmpq(1))])
-def test_linear_programs_by_hand(norm: float, margin: fmpq) -> None:
-    """For rows (−1, 1, −1) and (−1, −1, 2), −e_1 has margins of 1, and λ = (½, ½) gives Σλg = (−1, 0, ½)."""
+def test_solutions_of_linear_programs_are_those_found_by_hand(norm: float, margin: fmpq) -> None:
+    """For rows (−1, 1, −1) and (−1, −1, 2), −e_1 has margins of 1, and duals λ = (½, ½) combine the rows to
+    (−1, 0, ½).
+    """
     result = of_rows([[-1, 1, -1], [-1, -1, 2]], norm)
     assert (result.primal_residual, result.duality_gap) == (0, 0)
     assert 1 / exact_norm(result.exact_p, norm) == margin
@@ -54,7 +56,7 @@ def test_primal_and_dual_bounds_meet_on_random_data(norm: float) -> None:
 
 @pytest.mark.parametrize("norm", [1.0, math.inf])
 def test_constraints_that_floats_call_tight_wrongly_are_exchanged(norm: float) -> None:
-    """Keys tie up to the last bit, and some rows are a million times longer than others."""
+    """Logits tie up to the last bit, and some rows are a million times longer than others."""
     ties = [[0.3125, -0.017000000000000002, -0.4925], [0.31249999999999994, 0.26187500000000002, 1.3]]
     for rows in (ties, [[1e6, 1.0], [1e-3, 2e-3], [1e-3, 2e-3 + 1e-12]]):
         assert of_rows(rows, norm).duality_gap == 0
@@ -72,7 +74,7 @@ NEAR_TIES: list[list[list[float]]] = [
 
 @pytest.mark.parametrize("norm", [1.0, 1.25, 1.5, 3.0, 4.0, math.inf])
 @pytest.mark.parametrize("rows", NEAR_TIES)
-def test_near_ties_are_solved(rows: list[list[float]], norm: float) -> None:
+def test_the_margin_is_found_for_rows_that_nearly_coincide_or_cancel(rows: list[list[float]], norm: float) -> None:
     """Rows differ very much in size, nearly coincide or nearly cancel."""
     assert abs(of_rows(rows, norm).duality_gap) <= 1e-11
 
@@ -89,7 +91,7 @@ def test_the_solution_is_invariant_under_permutations_and_units(norm: float) -> 
         assert of_rows((rows * unit).tolist(), norm).margin == pytest.approx(margin * unit, rel=1e-12)
 
 
-def test_more_coordinates_than_rows_by_other_equations() -> None:
+def test_with_more_coordinates_than_rows_the_solution_is_the_same() -> None:
     """With many coordinates, such as features, the barrier method solves as many equations as there are rows."""
     rows = np.random.default_rng(3).normal(size=(3, 60))
     assert of_rows(rows.tolist(), 1.5).duality_gap <= 1e-11
@@ -108,7 +110,7 @@ def test_a_solution_without_a_proof_is_not_returned(monkeypatch: pytest.MonkeyPa
     assert norm_max_margin(keys, FIRST, norm) is not None
 
 
-def test_a_wrong_point_has_a_gap() -> None:
+def test_a_wrong_point_has_a_large_duality_gap() -> None:
     right = of_rows([[1, 2], [2, 1], [1, -0.5]], math.inf)
     assert right.duality_gap == 0
     assert replace(right, exact_p=[fmpq(1), fmpq(1, 2)]).duality_gap > 0.1
@@ -119,7 +121,7 @@ def test_inseparable_data_have_no_solution_in_any_norm() -> None:
     assert all(norm_max_margin(keys, FIRST, norm) is None for norm in (1.0, 1.5, 2.0, math.inf))
 
 
-def test_norms_have_conjugates() -> None:
+def test_each_norm_has_its_conjugate() -> None:
     assert (conjugate(1), conjugate(math.inf), conjugate(2), conjugate(3)) == (math.inf, 1, 2, 1.5)
     with pytest.raises(InvalidInput, match="norm"):
         norm_max_margin(np.zeros((1, 2, 1)), FIRST, 0.5)

@@ -42,11 +42,11 @@ def rows_of(keys: OuterKeys, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(20))
-def test_instances_on_the_sphere_are_decided(shape: tuple[int, int, int, int], seed: int) -> None:
+def test_random_problems_with_tokens_on_the_sphere_are_decided(shape: tuple[int, int, int, int], seed: int) -> None:
     keys, alpha = on_the_sphere(seed, *shape)
     svm = nuclear_max_margin(keys, alpha)
     if isinstance(svm, Infeasible):
-        assert shape[3] == 2  # four inputs with two directions of queries
+        assert shape[3] == 2  # only four inputs with queries in two dimensions
         return
     assert svm.undecided == ""
     assert svm.exact is not None
@@ -84,7 +84,7 @@ def test_the_nuclear_solution_agrees_with_a_conic_solver(seed: int) -> None:
         cvxpy.Minimize(cvxpy.normNuc(W)),
         [cvxpy.sum(cvxpy.multiply(np.outer(x, y), W)) >= 1 for x, y in zip(a, z, strict=True)],
     )
-    assert program.solve(solver="CLARABEL") == pytest.approx(svm.norm, rel=1e-6)  # its own tolerance is 1e-8
+    assert program.solve(solver="CLARABEL") == pytest.approx(svm.norm, rel=1e-6)  # Clarabel's tolerance is 1e-8
     assert W.value == pytest.approx(svm.W, abs=1e-3)
 
 
@@ -108,7 +108,7 @@ def test_only_the_value_is_enclosed_where_there_are_several_solutions() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_integers_are_decided_or_bounded(seed: int) -> None:
+def test_solutions_for_integer_data_are_decided_or_their_norm_is_bounded(seed: int) -> None:
     rng = np.random.default_rng(seed)
     keys = OuterKeys(rng.integers(-2, 3, (2, 3, 2)).astype(float), rng.integers(-2, 3, (2, 2)).astype(float))
     alpha = rng.integers(0, 3, 2)
@@ -117,14 +117,14 @@ def test_integers_are_decided_or_bounded(seed: int) -> None:
     if isinstance(svm, NuclearMaxMargin) and isinstance(frobenius, MaxMargin):
         low, high = svm.bounds
         assert high - low < 1e-12 * low
-        # ‖W‖_F ≤ ‖W‖_⋆ ≤ √rank ‖W‖_F, and each solution has the least value of its own norm.
+        # For any W, ‖W‖_F ≤ ‖W‖_⋆ ≤ √rank ‖W‖_F, and each solution is the shortest in its own norm.
         assert frobenius.norm <= high * (1 + 1e-12)
         assert low <= np.linalg.norm(frobenius.p.reshape(2, 2), ord="nuc") * (1 + 1e-12)
         assert (svm.exact is None) == bool(svm.undecided)
 
 
 @pytest.mark.parametrize("power", [(0, 1), (300, -200), (-401, 7)])
-def test_units_do_not_change_the_solution(power: tuple[int, int]) -> None:
+def test_the_solution_for_data_in_another_unit_is_the_same_in_that_unit(power: tuple[int, int]) -> None:
     keys, alpha = on_the_sphere(5, 4, 6, 10, 10)
     svm = solve(keys, alpha)
     other = solve(OuterKeys(np.ldexp(keys.tokens, power[0]), np.ldexp(keys.queries, power[1])), alpha)
@@ -176,7 +176,7 @@ def test_a_wrong_rank_or_support_is_not_proven() -> None:
         enclose_nuclear(rows, K[:, 1:], Q[:, 1:], duals, support)
 
 
-def test_the_bounds_detect_a_wrong_solution() -> None:
+def test_the_bounds_of_the_norm_are_far_apart_for_a_wrong_solution() -> None:
     keys, alpha = on_the_sphere(2, 4, 6, 10, 10)
     svm = solve(keys, alpha)
     assert replace(svm, K=svm.K * 1.001, Q=svm.Q).duality_gap() > 1e-7
@@ -186,7 +186,7 @@ def test_the_bounds_detect_a_wrong_solution() -> None:
     assert replace(svm, K=-svm.K).duality_gap() == np.inf
 
 
-def test_cholesky_factors_and_least_eigenvalues_of_ball_matrices() -> None:
+def test_cholesky_factors_and_least_eigenvalues_of_ball_matrices_are_enclosed() -> None:
     with precision():
         A = balls(np.array([[2.0, 1.0], [1.0, 2.0]]))
         factor = cholesky(A)

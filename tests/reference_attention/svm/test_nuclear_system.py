@@ -1,5 +1,5 @@
-"""The bordered system of the nuclear-norm SVM: floats against balls, its derivative, and systems that Krawczyk's test
-refuses.
+"""The bordered system of the nuclear-norm SVM, in factors W = K Qᵀ and duals λ: floats against balls, its derivative,
+and systems that Krawczyk's test refuses.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def test_residuals_in_floats_and_in_balls_agree() -> None:
     assert result == pytest.approx(system.residual(x), abs=1e-13)
 
 
-def test_the_derivative_agrees_with_differences() -> None:
+def test_the_system_s_derivative_agrees_with_difference_quotients() -> None:
     system, x = system_of(1)
     step = 1e-6
     columns = [system.residual(x + step * u) - system.residual(x - step * u) for u in np.eye(x.size)]
     assert np.array(columns).T / (2 * step) == pytest.approx(system.derivative(x), abs=1e-8)
 
 
-def test_one_constraint_by_hand() -> None:
-    """The problem min ‖W‖_⋆ with W_11 ≥ 1 has K = Q = e1 and λ = 1; the test starts from a point beside it."""
+def test_the_solution_for_one_constraint_is_that_found_by_hand() -> None:
+    """The problem min ‖W‖_⋆ with W_11 ≥ 1 has the solution K = Q = e1, λ = 1, which is proven from a point nearby."""
     with precision():
         exact = (arb_mat([[1, 0]]), arb_mat([[1, 0]]), [arb(1)])
     system = NuclearSystem(np.eye(2)[:1], np.eye(2)[:1], np.ones(1), exact, np.array([[1.0], [0.0]]))
@@ -61,7 +61,7 @@ def test_a_singular_system_is_refused() -> None:
         krawczyk(system, solution)
 
 
-def test_the_guess_gives_support_and_rank() -> None:
+def test_the_float_guess_gives_tight_constraints_and_rank() -> None:
     """The rows are e1e1ᵀ, with margin 1, and 2e1e1ᵀ, which is slack."""
     a, z = np.array([[1.0, 0.0], [2.0, 0.0]]) / 2, np.array([[1.0, 0.0], [1.0, 0.0]])
     solution = nuclear_float_solution(a, z, np.ones(2))

@@ -26,12 +26,12 @@ def made(rng: np.random.Generator, *shape: int, spread: float = 30.0) -> Twice:
 def test_a_sum_of_products_of_slices_is_exact_in_a_float(terms: int) -> None:
     result = Grid.for_sums_of(terms)
     assert terms * 2.0 ** (2 * result.bits) <= 2.0**53
-    assert (2 * terms + 1) * 2.0 ** (2 * result.bits + 2) > 2.0**53  # one more bit would not do for twice as many
+    assert (2 * terms + 1) * 2.0 ** (2 * result.bits + 2) > 2.0**53  # one more bit could be inexact for twice as many
     assert result.bits * (result.slices - 1) < KEPT <= result.bits * result.slices
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_slices_are_integers_that_add_up(shape: tuple[int, int]) -> None:
+def test_slices_of_a_number_are_integers_that_add_up_to_it(shape: tuple[int, int]) -> None:
     numbers, cut = made(np.random.default_rng(0), *shape, spread=90.0), Grid.for_sums_of(max(shape))
     result = cut.cut(numbers.high, numbers.low)
     assert (result == np.rint(result)).all()
@@ -44,7 +44,7 @@ def test_slices_are_integers_that_add_up(shape: tuple[int, int]) -> None:
         assert abs(x - total) <= unit**cut.slices
 
 
-def test_ones_are_sliced_like_other_numbers() -> None:
+def test_numbers_of_size_1_are_sliced_like_others() -> None:
     result = Grid.for_sums_of(100).cut(np.array([1.0, -1.0]), np.array([2.0**-53, -(2.0**-54)]))
     assert result[0].tolist() == [2.0**23, -(2.0**23)]
     assert result[1:3].tolist() == [[0.0, 0.0], [2.0**16, -(2.0**15)]]
@@ -53,7 +53,9 @@ def test_ones_are_sliced_like_other_numbers() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("less", [0.0, 1.0])
 def test_product_sums_are_within_the_reported_bound(shape: tuple[int, int], less: float) -> None:
-    """If ``less`` is 1, nearly the whole sum is subtracted: the remainder must have its own digits."""
+    """If ``less`` is 1, nearly the whole sum is subtracted, and the remainder must have digits beyond those of
+    the sum.
+    """
     rng, cut = np.random.default_rng(1), Grid.for_sums_of(max(shape))
     matrix, vector = made(rng, *shape), made(rng, shape[1])
     products = cut.cut(matrix.high, matrix.low) @ cut.cut(vector.high, vector.low).T
@@ -70,8 +72,10 @@ def test_product_sums_are_within_the_reported_bound(shape: tuple[int, int], less
     assert (two_sum(result.high, result.low)[0] == result.high).all()
 
 
-def test_the_bound_by_hand() -> None:
-    """Five slices of 23 bits leave out 6 products and 4 remainders of 2^−115 each, with some room for 15 roundings."""
+def test_the_error_bound_of_a_sum_of_products_is_that_computed_by_hand() -> None:
+    """Five slices of 23 bits leave out 6 products and 4 remainders of 2^−115 each; the bound has room for 15
+    roundings.
+    """
     assert Grid.for_sums_of(100) == Grid(100, 23, 5)
     assert Grid.for_sums_of(100).error == pytest.approx(100 * (13 * 2.0**-115 + 2.0**-100), rel=1e-9, abs=0)
     assert Grid(3, 20, 2).error == pytest.approx(3 * 7 * 2.0**-40, rel=1e-9, abs=0)
@@ -89,7 +93,7 @@ def test_the_error_of_a_rounded_product_is_reported() -> None:
 
 
 def test_round_within_returns_a_float_only_if_the_whole_interval_rounds_to_it() -> None:
-    """The number 1 plus half a spacing is halfway between two floats; a tenth of that decides."""
+    """The number 1 plus half a spacing is halfway between two floats; a tenth of a spacing more or less decides."""
     one, half = np.array([1.0]), 2.0**-53
     assert Twice(one, np.array([half * 0.9])).round_within(half * 0.05) == [1.0]
     assert Twice(one, np.array([half * 1.1])).round_within(half * 0.05) == [1.0 + 2 * half]

@@ -25,12 +25,12 @@ ALPHA = [np.array([1]), np.array([0, 1]), np.array([2])]
 
 
 def ahead(tokens: np.ndarray, q: int, unit: float) -> np.ndarray:
-    """Return tokens in multiples of a unit, with the chosen tokens ahead in every coordinate."""
+    """Return tokens in multiples of a unit, in which the chosen tokens are largest in every coordinate."""
     tokens[np.arange(len(tokens)), ALPHA[q]] += 10
     return tokens * unit
 
 
-# Each problem has its own unit.
+# The keys of each problem have their own unit.
 KEYS = [
     ahead(RNG.integers(-8, 9, size=(1, 3, 4)), 0, 2.0**-3),
     ahead(RNG.integers(-2, 3, size=(2, 2, 4)), 1, 2.0**5),
@@ -89,7 +89,7 @@ def test_the_solution_satisfies_the_kkt_conditions_exactly() -> None:
     assert sequence_max_margin(KEYS[:1], ALPHA[:1]).p.tolist() == single.p.tolist()  # type: ignore[union-attr]
 
 
-def test_infeasible_problems_have_rows_that_cancel_exactly() -> None:
+def test_if_the_problems_are_infeasible_the_farkas_vector_cancels_their_rows_exactly() -> None:
     keys = [np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([[[0.0, 0.0], [0.25, 0.0], [0.0, -1.0]]])]
     alpha = [np.array([0]), np.array([0])]
     solution = sequence_max_margin(keys, alpha)

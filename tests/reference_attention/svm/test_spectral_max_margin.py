@@ -23,8 +23,10 @@ ORTHOGONAL = OuterKeys(np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.
 """Keys whose rows are e_1 e_1ᵀ and e_2 e_2ᵀ."""
 
 
-def test_two_orthogonal_rows_by_hand() -> None:
-    """W = I has margins of 1 and ‖I‖_op = 1, while ‖I‖_⋆ = 2; λ = (½, ½) proves both optimal."""
+def test_the_solution_for_two_orthogonal_rows_is_that_found_by_hand() -> None:
+    """The solution W = I has margins of 1 and the norms ‖I‖_op = 1 and ‖I‖_⋆ = 2; duals λ = (½, ½) prove it optimal in
+    both.
+    """
     spectral, nuclear = (norm_max_margin(ORTHOGONAL, FIRST, norm) for norm in (SPECTRAL, NUCLEAR))
     assert spectral is not None
     assert spectral.margin == pytest.approx(1, rel=1e-8)
@@ -53,7 +55,7 @@ def test_inseparable_data_have_no_spectral_solution() -> None:
         assert norm_max_margin(keys, FIRST, Schatten(power, (1, 1))) is None
 
 
-def test_norms_of_matrices() -> None:
+def test_lengths_conjugates_and_names_of_matrix_norms_are_right() -> None:
     x = np.array([3.0, 0.0, 0.0, 4.0])
     assert (length(x, SPECTRAL), length(x, NUCLEAR), length(x, 2.0)) == (4, 7, 5)
     assert conjugate(SPECTRAL) == NUCLEAR
@@ -76,7 +78,7 @@ def test_bad_input_is_refused() -> None:
 
 @pytest.mark.parametrize("power", [1.0, math.inf])
 @pytest.mark.parametrize("tie", [1e-9, 1e-13])
-def test_near_ties_are_solved(power: float, tie: float) -> None:
+def test_the_margin_is_found_for_data_that_nearly_coincide_or_cancel(power: float, tie: float) -> None:
     """Queries and tokens nearly coincide and rows nearly cancel, so that floats mostly fail."""
     rng = np.random.default_rng(5)
     for _ in range(6):

@@ -186,10 +186,7 @@ def test_the_unit_of_radii_of_a_local_path(q: tuple[float, float], radius: float
 @pytest.mark.parametrize(
     ("apart", "slack"),
     [
-        (
-            (0.5, 0.4, 0.3),
-            0.3,
-        ),  # the distance neither halves nor is within the tolerance of a limit, so the path stays away
+        ((0.5, 0.4, 0.3), 0.3),  # the distance neither halves nor is small, so the path stays away
         ((0.5, 0.4, 0.1), 0.1 * 1e3 - 1),  # the distance halves, so it counts only as far as it exceeds ρ^{−1/2}
         ((1e-6, 1e-6, 1e-6), 1e-6 * 1e3 - 1),  # the distance is smaller than the tolerance
         ((0.009, 0.009, 0.009), 0.009),
