@@ -1,4 +1,4 @@
-"""1 − cos of the angle of a point: accurate to all digits for tiny angles and at any length of the point."""
+"""1 − cos of the angle between a point and a direction: accurate for tiny angles and at any length of the point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definition 3, decided exactly: by hand, at ties and near ties, against a second evaluation, at any scale."""
+"""The locally optimal directions of Definition 3, decided exactly: by hand, at ties and near ties, and at any scale."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EPS = float(np.finfo(float).eps)
 KEYS = np.array([[[0.0, 0.0], [-1.0, 5.0], [-1.0, -7.0]], [[2.0, 0.0], [0.0, 1.0], [2.0, 3.0]]])
 
 
-def test_an_example_by_hand() -> None:
+def test_margins_and_neighbours_of_a_direction_are_those_found_by_hand() -> None:
     result = direction(KEYS, np.array([2.0, 0.0]))
     assert result.selected.tolist() == [[True, False, False], [True, False, True]]
     assert result.neighbours.tolist() == [[False, True, True], [False, False, False]]
@@ -72,7 +72,7 @@ def test_directions_follow_definition_3_at_any_length_of_q(case: Case, factor: f
     assert margin_sign(same, result) == 0
 
 
-def test_neighbours_of_equal_score_are_not_below() -> None:
+def test_neighbours_with_equal_scores_do_not_score_lower() -> None:
     result = direction(KEYS, np.array([1.0, 0.0]))
     assert not_below(result, np.array([[0.0, 0.0, -1.0], [0.0, 9.0, 0.0]])) == [(0, 1)]
     assert neighbour_optimal(result, np.array([[0.0, -1.0, -1.0], [0.0, 9.0, 0.0]]))
@@ -86,12 +86,12 @@ def test_margins_closer_than_rounding_are_distinguished() -> None:
     assert margin_difference(straight, tilted) == pytest.approx(5e-25, rel=1e-12)
 
 
-def test_parallel_and_cone_are_exact() -> None:
+def test_parallels_and_cones_are_decided_exactly() -> None:
     q = [fmpq(1), fmpq(1)]
     assert parallel(q, [fmpq(1, 3), fmpq(1, 3)])
     assert not parallel(q, [fmpq(-1), fmpq(-1)])
     assert not parallel(q, [fmpq(1), fmpq(1) + fmpq(1, 10**40)])
-    # cos of the angle between (1, 1) and (1, 0) is 1/√2; 1 − μ = 0.75 lies above it, 0.5 below.
+    # The cosine between (1, 1) and (1, 0) is 1/√2, which is below 1 − μ = 0.75 and above 0.5.
     assert not within_cone(q, [fmpq(1), fmpq(0)], 0.25)
     assert within_cone(q, [fmpq(1), fmpq(0)], 0.5)
     assert within_cone([fmpq(3), fmpq(4)], [fmpq(1), fmpq(0)], 1 - 0.6) == (rational(1 - 0.6) >= fmpq(2, 5))
@@ -106,7 +106,7 @@ def test_a_bad_direction_is_refused(q: np.ndarray) -> None:
 
 
 def test_a_direction_that_selects_every_token_has_the_widest_margin() -> None:
-    """The margin θ is then a minimum over the empty set."""
+    """The margin is then a minimum over the empty set."""
     q = np.array([1.0, 0.0])
     every, some = direction(np.zeros((1, 2, 2)), q), direction(np.array([[[1.0, 0.0], [0.0, 0.0]]]), q)
     assert every.least is None
@@ -117,7 +117,7 @@ def test_a_direction_that_selects_every_token_has_the_widest_margin() -> None:
     assert unit_difference(None, every, None, some) == 0.0
 
 
-def test_unique_means_one_selected_token_in_every_input() -> None:
+def test_a_direction_is_unique_if_it_selects_one_token_in_every_input() -> None:
     assert direction(KEYS, np.array([2.0, 1.0])).unique
     both = direction(np.array([[[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]]), np.array([1.0, 0.0]))
     assert not both.unique
@@ -126,7 +126,7 @@ def test_unique_means_one_selected_token_in_every_input() -> None:
 
 def test_margins_do_not_depend_on_the_length_of_q() -> None:
     result = direction(KEYS, np.array([3.0, 4.0]))
-    # The logits are 0, 17, −31 and 6, 4, 18, divided by ‖q‖ = 5.
+    # The logits are (0, 17, −31) and (6, 4, 18), divided by ‖q‖ = 5.
     assert result.margins == pytest.approx(np.array([[17.0, 0.0, 48.0], [12.0, 14.0, 0.0]]) / 5, rel=4 * EPS)
     assert result.unit == pytest.approx([0.6, 0.8], rel=4 * EPS)
 
@@ -149,13 +149,13 @@ def test_an_exact_direction_has_exact_margins_whatever_its_denominators() -> Non
 
 
 @pytest.mark.parametrize("entry", [-1, 1])
-def test_the_zero_vector_is_no_direction(entry: int) -> None:
+def test_the_zero_vector_is_refused_as_a_direction(entry: int) -> None:
     assert exact_direction(KEYS, [fmpq(entry), fmpq(entry)]).q.tolist() == [entry, entry]
     with pytest.raises(InvalidInput, match="the zero vector is no direction"):
         exact_direction(KEYS, [fmpq(0), fmpq(0)])
 
 
-def test_a_small_difference_of_margins_has_a_sign() -> None:
+def test_a_difference_of_margins_below_float_rounding_has_its_sign() -> None:
     keys = np.array([[[0.0, 0.0], [-0.25, -0.125]]])
     wide, narrow = direction(keys, np.array([1.0, 0.0])), direction(keys, np.array([0.0, 1.0]))
     assert (margin_sign(wide, narrow), margin_sign(narrow, wide), margin_sign(wide, wide)) == (1, -1, 0)
@@ -170,7 +170,7 @@ def test_perpendicular_opposite_and_zero_vectors_are_not_parallel() -> None:
 
 @pytest.mark.parametrize("size", [fmpq(1, 8), fmpq(8)])
 def test_a_cone_contains_its_boundary(size: fmpq) -> None:
-    """cos = 1/2 between (1, 1, 1, 1) and an axis, and 3/5 between (3, 4) and an axis."""
+    """The cosine between (1, 1, 1, 1) and an axis is 1/2, that between (3, 4) and an axis 3/5."""
     ones, axis, up = [size] * 4, [size, *[fmpq(0)] * 3], [fmpq(0), size, fmpq(0), fmpq(0)]
     assert [within_cone(ones, axis, mu) for mu in (0.0, 0.49, 0.5, 0.51, 1.0)] == [False, False, True, True, True]
     sharp = [3 * size, 4 * size]
@@ -181,6 +181,6 @@ def test_a_cone_contains_its_boundary(size: fmpq) -> None:
 
 
 @pytest.mark.parametrize("mu", [-0.5, -1e-300, 1.0000001, float("nan")])
-def test_a_cone_beyond_a_half_space_is_refused(mu: float) -> None:
+def test_a_cone_larger_than_a_half_space_is_refused(mu: float) -> None:
     with pytest.raises(InvalidInput, match="0 ≤ mu ≤ 1"):
         within_cone([fmpq(1)], [fmpq(1)], mu)

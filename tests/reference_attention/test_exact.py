@@ -63,13 +63,13 @@ def test_ratios_are_rounded_once(a: int, b: int, exponent: int) -> None:
     assert fraction(times_power_of_two(fmpq(a, b), exponent)) == exact
 
 
-def test_ratios_that_a_second_rounding_would_spoil() -> None:
-    """For (2⁵³ + 1)/2⁵³ plus a tiny number: dropping the tiny number and rounding to even would give 1."""
+def test_a_ratio_next_to_a_midpoint_of_two_floats_is_rounded_once() -> None:
+    """The ratio is (2⁵³ + 1)/2⁵³ plus a tiny number: dropping the tiny number, then rounding to even, would give 1."""
     assert to_float(fmpq(2**200 + 2**147 + 1, 2**200)) == 1.0 + 2.0**-52
     assert to_float(fmpq(2**200 + 2**147, 2**200)) == 1.0
 
 
-def test_ratios_beyond_the_range_of_float64() -> None:
+def test_ratios_beyond_float64_become_infinite_or_zero_and_are_refused_by_to_float() -> None:
     huge = fmpz(1) << 1100
     assert ratio(huge, fmpz(1)) == np.inf
     assert ratio(-huge, fmpz(1)) == -np.inf
@@ -136,12 +136,12 @@ def test_products_beyond_the_normal_range_are_refused(size: float) -> None:
         rounded_product(np.array([[size]]), np.array([[size]]))
 
 
-def test_an_exact_zero_is_not_taken_for_underflow() -> None:
+def test_a_product_that_is_exactly_zero_is_not_refused_as_underflow() -> None:
     a = np.array([[1e-200, -1e-200]])
     assert rounded_product(a, np.array([[1e-200], [1e-200]])).tolist() == [[0.0]]
 
 
-def test_the_smallest_normal_product_is_kept_and_half_of_it_refused() -> None:
+def test_a_product_is_kept_at_the_smallest_normal_number_and_refused_at_half_of_it() -> None:
     a, b = np.array([[2.0**-511]]), np.array([[2.0**-511]])
     assert rounded_product(a, b).tolist() == [[2.0**-1022]]
     with pytest.raises(InvalidInput, match="normal range"):
@@ -160,7 +160,7 @@ def test_mantissas_are_odd_and_the_exponent_is_the_largest(array: np.ndarray) ->
     assert (result.shifts >= 0).all()
 
 
-def test_limbs_add_up_to_the_integers() -> None:
+def test_limbs_of_integers_add_up_to_the_integers() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(3, 4)) * 2.0 ** rng.integers(-120, 120, size=(3, 4))
     values[0, 0], values[1, 1], values[2, 2] = 0.0, -(2.0**130), 2.0**-180
@@ -171,7 +171,7 @@ def test_limbs_add_up_to_the_integers() -> None:
     assert from_limbs(Dyadic.of(np.zeros((1, 2))).limbs()).entries() == [0, 0]
 
 
-def test_products_and_combinations_are_exact_sums() -> None:
+def test_products_and_combinations_of_vectors_are_exact_sums() -> None:
     rows = [[fmpq(1, 3), fmpq(-2)], [fmpq(5), fmpq(1, 7)], [fmpq(0), fmpq(1)]]
     p = [fmpq(3, 2), fmpq(7)]
     assert products(rows, p) == [fmpq(-27, 2), fmpq(17, 2), fmpq(7)]
@@ -185,7 +185,7 @@ def test_the_rank_is_that_over_the_rationals() -> None:
     assert rank_of([]) == 0
     assert rank_of([[fmpq(1, 3), fmpq(2)], [fmpq(1, 6), fmpq(1)]]) == 1
     assert rank_of([[fmpq(1, 3), fmpq(2)], [fmpq(1, 6), fmpq(2)]]) == 2
-    # The rank is deficient modulo the prime, but not over the rationals.
+    # The matrix has full rank over the rationals, but not modulo the prime.
     assert rank_of([[fmpq(1), fmpq(0)], [fmpq(0), fmpq(prime)]]) == 2
     assert rank_of([[fmpq(prime)]]) == 1
     assert rank_of([[fmpq(11), fmpq(1)], [fmpq(0), fmpq(11)]]) == 2

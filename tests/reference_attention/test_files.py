@@ -30,14 +30,14 @@ def test_json_keeps_every_float(array: np.ndarray) -> None:
     assert "NaN" not in text.replace('"NaN"', "")
     assert "Infinity" not in text.replace('"Infinity"', "").replace('"-Infinity"', "")
     record = np.array(numbers(from_json(text)["a"]))
-    assert record.dtype == np.float64 or not record.size  # NumPy also reads floats in strings
+    assert record.dtype == np.float64 or not record.size  # NumPy would also read floats in strings
     back = record.astype(np.float64)
     np.testing.assert_array_equal(back, array)
     same = np.isnan(array) | (np.signbit(back) == np.signbit(array))
     assert same.all()
 
 
-def test_npz_comes_back(tmp_path: Path) -> None:
+def test_arrays_written_to_an_npz_file_are_read_back(tmp_path: Path) -> None:
     arrays = {"X": np.arange(12.0).reshape(2, 3, 2), "loss": np.array("logistic"), "alpha": np.array([0, 2])}
     np.savez_compressed(tmp_path / "a.npz", **arrays)
     back = read_named_values(tmp_path / "a.npz")
@@ -63,7 +63,7 @@ def _zip(*members: str | bytes) -> bytes:
     """Return a zip archive of alternating names and contents."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a name twice
+        warnings.simplefilter("ignore", UserWarning)  # that a name occurs twice
         for name, content in zip(members[::2], members[1::2], strict=True):
             archive.writestr(str(name), content)
     return buffer.getvalue()
@@ -110,7 +110,7 @@ def test_bad_files_are_refused_in_one_sentence(tmp_path: Path, name: str) -> Non
     assert "\n" not in message
 
 
-def test_nothing_is_unpickled(tmp_path: Path) -> None:
+def test_a_pickle_in_a_file_is_not_run(tmp_path: Path) -> None:
     class Bomb:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return os.mkdir, (str(tmp_path / "exploded"),)
@@ -133,7 +133,7 @@ def test_missing_files_and_directories_are_refused(tmp_path: Path) -> None:
             read_named_values(tmp_path / name)
 
 
-def test_numbers_that_overflow_are_not_silently_finite() -> None:
+def test_numbers_beyond_the_floats_are_read_as_infinite_and_infinities_are_written_by_name() -> None:
     assert from_json('{"x": 1e999}')["x"] == float("inf")
     with pytest.raises(ValueError, match="JSON compliant"):
         json.dumps(float("inf"), allow_nan=False)
@@ -151,7 +151,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
 
 
-def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+def test_text_is_written_into_a_pipe_which_stays_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -170,7 +170,7 @@ def test_arrays_with_more_entries_than_the_limit_are_refused(tmp_path: Path, mon
         read_named_values(tmp_path / "a.npz")
 
 
-def test_names_are_refused_before_the_archive_is_unpacked(tmp_path: Path) -> None:
+def test_names_of_members_are_refused_before_the_archive_is_unpacked(tmp_path: Path) -> None:
     def refuse(names: Collection[str]) -> None:
         raise InvalidInput(f"names {sorted(names)}")
 
@@ -180,10 +180,8 @@ def test_names_are_refused_before_the_archive_is_unpacked(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
-def test_a_member_missing_in_the_directory_is_refused_as_damage(tmp_path: Path, kept: int) -> None:
-    """The directory of the archive omits one of three entries: otherwise two arrays would be read and the third
-    silently lost.
-    """
+def test_an_archive_whose_directory_omits_a_member_is_refused_as_damaged(tmp_path: Path, kept: int) -> None:
+    """If the directory omits one of three entries, NumPy would read two arrays and silently lose the third."""
     whole = _savez(X=np.zeros(3), Y=np.ones(2), start=np.zeros(2))
     begin = whole.index(b"PK\x01\x02")
     end = whole.index(b"PK\x05\x06")
@@ -225,7 +223,7 @@ def test_a_file_is_replaced_only_where_both_it_and_its_directory_may_be_written(
     target = tmp_path / "out.json"
     target.write_text("one")
     check_writable(target)
-    # The superuser, who may run the tests, can write anywhere.
+    # Permissions are simulated, because the superuser, who may run the tests, can write anywhere.
     monkeypatch.setattr(files.os, "access", lambda path, mode: lacking != "file")
     monkeypatch.setattr(files, "_accepts_files", lambda directory: lacking != "directory")
     with pytest.raises(InvalidInput, match=r"cannot be written; check the permissions of "):
@@ -271,7 +269,9 @@ def _with_gaps(between: int, behind: int, name: str, extra: int) -> bytes:
 
 
 @pytest.mark.parametrize(("name", "extra"), [("X", 0), ("X" * 300, 0), ("X", 40), ("X" * 300, 300)])
-def test_gaps_between_members_may_hold_a_data_descriptor_and_no_more(tmp_path: Path, name: str, extra: int) -> None:
+def test_gaps_between_members_of_an_archive_may_hold_a_data_descriptor_and_no_more(
+    tmp_path: Path, name: str, extra: int
+) -> None:
     for between, behind in ((0, 0), (24, 24)):
         (tmp_path / "a.npz").write_bytes(_with_gaps(between, behind, name, extra))
         assert set(read_named_values(tmp_path / "a.npz")) == {name, "Y"}
@@ -294,7 +294,7 @@ def test_empty_arrays_and_headers_of_version_2_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shape", "read"), [((1,) * 32, True), ((1,) * 33, False), ("(True, 3)", False)])
-def test_more_than_32_axes_or_non_integer_axes_are_refused(
+def test_arrays_with_more_than_32_axes_or_non_integer_shapes_are_refused(
     tmp_path: Path, shape: tuple[int, ...] | str, read: bool
 ) -> None:
     if isinstance(shape, str):
@@ -323,7 +323,7 @@ def test_files_up_to_the_limit_are_read(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_directory_that_accepts_no_files_is_refused_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Permissions alone do not show this, for example for root on a read-only file system."""
+    """The permissions need not show that: root has them on a read-only file system."""
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
@@ -340,7 +340,7 @@ def test_an_array_of_text_is_written_as_text() -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("step", ["tempfile.mkstemp", "os.fdopen", "os.fsync", "os.chmod", "os.replace"])
-def test_whatever_fails_a_file_is_either_the_old_or_the_new_one(
+def test_wherever_writing_fails_the_file_is_either_the_old_or_the_new_one(
     tmp_path: Path, step: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.json"
@@ -369,7 +369,7 @@ def test_whatever_fails_a_file_is_either_the_old_or_the_new_one(
         ("x" * 100_000, "x" * 200 + "…" + "x" * 199),
     ],
 )
-def test_names_from_outside_are_printed_short_and_escaped(name: str, shown: str) -> None:
+def test_names_in_files_are_printed_short_and_escaped(name: str, shown: str) -> None:
     assert printable(name) == shown
     assert str(InvalidInput(f"{name}: no.")) == printable(f"{name}: no.", lines=True)
     assert len(printable(f"{name} " * 1000)) <= LONGEST_LINE

@@ -1,4 +1,4 @@
-"""Elementary functions against arithmetic of many digits."""
+"""Elementary functions in float64 against arithmetic of many digits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def test_eps_is_the_spacing_at_one() -> None:
 
 
 def test_log_expm1_keeps_small_and_large_arguments() -> None:
-    """Test arguments from 10⁻³⁰⁰ to 10⁵, on both sides of 30, where e^{−x} is 27 units of the last place of 30 and the
-    formula changes.
+    """Arguments x from 10⁻³⁰⁰ to 10⁵ lie on both sides of 30, where the formula changes and e^{−x} is 27 units of the
+    last place of x.
     """
     near = 30 + np.array([-1.0, -1e-9, 0.0, 1e-9, 1.0])
     points = np.concatenate([np.geomspace(1e-300, 1e5, 300), near])

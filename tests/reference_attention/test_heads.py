@@ -29,8 +29,8 @@ def exact_change(phi: Activation, z: float, sign: float, size: mpmath.mpf) -> mp
 
 @pytest.mark.parametrize("phi", ACTIVATIONS, ids=lambda phi: phi.name)
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
-def test_changes_agree_with_80_digits(phi: Activation, sign: float) -> None:
-    """Test steps from e^{−100} to 9, and at e^{−5000} compare with the slope."""
+def test_changes_of_activations_agree_with_80_digit_arithmetic(phi: Activation, sign: float) -> None:
+    """Compare steps from e^{−100} to 9 with exact arithmetic, and the step e^{−5000} with the slope."""
     for z in POSITIONS:
         for log_size in (-100.0, -30.0, -18.5, -18.3, -5.0, -0.5, 0.0, 1.0, 2.2):
             with mpmath.workdps(80):
@@ -49,7 +49,7 @@ def test_changes_agree_with_80_digits(phi: Activation, sign: float) -> None:
 
 
 @pytest.mark.parametrize("phi", ACTIVATIONS, ids=lambda phi: phi.name)
-def test_secants_and_slopes_are_bounded_and_the_bounds_are_attained(phi: Activation) -> None:
+def test_bounds_on_secants_and_slopes_of_activations_hold_and_are_attained(phi: Activation) -> None:
     for z in POSITIONS:
         for sign in (-1.0, 1.0):
             for reach in (0.25, 1.0, 4.0, 12.0):
@@ -114,7 +114,7 @@ def test_heads_that_do_not_fit_are_refused(changed: dict[str, np.ndarray], says:
         Head(**{**right, **changed})  # type: ignore[arg-type]
 
 
-def test_outputs_agree_with_the_network() -> None:
+def test_outputs_of_a_head_are_those_of_its_network() -> None:
     rng = np.random.default_rng(0)
     features, weights = rng.standard_normal((2, 3, 5)), rng.standard_normal(5)
     head = Head(features, weights, np.arange(5), np.array([1.0, -1.0]))
@@ -145,12 +145,12 @@ def test_the_secant_of_a_zero_step_is_the_slope(phi: Activation) -> None:
     assert phi.lowest_secant(z, sign, np.zeros(len(POSITIONS))).tolist() == phi.slope(z, sign).tolist()
 
 
-def test_a_linear_head_weighs_the_scores() -> None:
+def test_the_output_of_a_linear_head_is_the_weighted_sum_of_scores() -> None:
     scores, s = np.array([[1.0, -2.0, 0.5], [3.0, 0.0, 1.0]]), np.array([[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]])
     assert Head.linear(scores).outputs(s).tolist() == (scores * s).sum(axis=1).tolist()
 
 
-def test_features_that_move_along_the_signs_lower_every_output() -> None:
+def test_moving_features_along_the_signs_of_a_head_lowers_every_output() -> None:
     rng = np.random.default_rng(1)
     head = Head(rng.standard_normal((4, 3, 5)), rng.standard_normal(5), np.arange(5), np.array([1.0, -1.0, 1.0, -1.0]))
     inputs = rng.uniform(0.5, 1.0, (4, 5))

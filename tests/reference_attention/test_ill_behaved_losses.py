@@ -27,7 +27,7 @@ POINTS = np.array([-3.0, -1.0, -0.5, -1e-9, 0.0, 1e-9, 0.25, 1.0, 1.5, 3.0])
 
 
 @pytest.mark.parametrize("name", ILL_BEHAVED_LOSSES)
-def test_log_excess_agrees_with_many_digits(name: str) -> None:
+def test_log_excess_agrees_with_arithmetic_of_many_digits(name: str) -> None:
     loss, exact = loss_named(name), EXACT[name]
     with mpmath.workprec(400):
         for log_size in np.linspace(-60, 2, 32):
@@ -43,8 +43,8 @@ def test_log_excess_agrees_with_many_digits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ILL_BEHAVED_LOSSES)
-def test_log_excess_is_accurate_below_the_range_of_floats(name: str) -> None:
-    """Take δ = e^{−10⁶}, at points where the first-order term vanishes."""
+def test_log_excess_is_accurate_for_steps_below_the_range_of_floats(name: str) -> None:
+    """The step δ is e^{−10⁶}; at the points taken the first-order term vanishes."""
     flat = {"squared": 1.0, "cubic": 0.0, "kinked": 0.0}[name]
     sign, log = loss_named(name).log_excess(np.array([flat]), np.array([1.0]), np.array([-1e6]))
     order = {"squared": 2, "cubic": 3, "kinked": 1}[name]
@@ -63,7 +63,7 @@ def test_the_derivative_on_a_ball_encloses_slopes_and_difference_quotients(name:
         slope = loss.derivative(grid)
         assert (slope >= x - 1e-12).all()
         assert (slope <= y + 1e-12).all()
-        # A ball of u² about a value is at most twice as wide as the range of u², if 0 lies in it.
+        # If the interval contains 0, a ball with the range of u² is at most twice as wide as that range.
         assert y - x <= 4 * (slope.max() - slope.min()) + 1e-12
         quotients = np.diff(loss.value(grid)) / np.diff(grid)
         assert (quotients >= x - 1e-12).all()
@@ -80,7 +80,7 @@ def test_the_derivative_on_a_ball_encloses_slopes_and_difference_quotients(name:
         assert lipschitz == math.inf or (np.abs(np.diff(slope)) / np.diff(grid)).max() >= 0.99 * lipschitz
 
 
-def test_the_kink_counts_where_both_slopes_occur() -> None:
+def test_bounds_on_an_interval_around_the_kink_include_both_slopes() -> None:
     kinked = ILL_BEHAVED_LOSSES["kinked"]
     ranges = [(-2.0, -1.0), (-1.0, 0.0), (-1.0, 1.0), (0.0, 1.0), (1.0, 2.0)]
     assert [kinked.log_lipschitz(*x) for x in ranges] == [-math.inf, -math.inf, math.inf, math.inf, -math.inf]
@@ -108,7 +108,7 @@ def test_assumption_a_fails_by_an_exact_witness(name: str, scores: list[float], 
 
 
 @pytest.mark.parametrize(("name", "scores"), [("squared", [0.0, 0.5]), ("cubic", [1.0, 2.0]), ("kinked", [1.0, 2.0])])
-def test_assumption_a_holds_away_from_the_defect(name: str, scores: list[float]) -> None:
+def test_assumption_a_holds_for_scores_away_from_the_defect_of_the_loss(name: str, scores: list[float]) -> None:
     case = Case(Problem(np.zeros((1, 2, 1)), np.array([scores]), loss_named(name)))
     assert ASSUMPTIONS["well-behaved-loss"].check(case).holds is True
 
@@ -118,7 +118,7 @@ def test_ill_behaved_losses_are_drawn_only_on_request() -> None:
     assert all(loss_named(name) is loss for name, loss in ILL_BEHAVED_LOSSES.items())
 
 
-def test_constants_where_an_interval_ends_at_the_defect() -> None:
+def test_constants_are_right_where_an_interval_ends_at_the_defect_of_the_loss() -> None:
     squared, cubic, kinked = (ILL_BEHAVED_LOSSES[name] for name in ("squared", "cubic", "kinked"))
     assert [squared.log_floor(*x) for x in ((1.0, 2.0), (0.0, 1.0))] == [-math.inf, -math.inf]
     assert [cubic.log_floor(*x) for x in ((0.0, 1.0), (-1.0, 0.0))] == [-math.inf, -math.inf]
@@ -152,8 +152,8 @@ def test_steepening_is_the_least_bound_on_the_growth_of_the_slope(
     assert ILL_BEHAVED_LOSSES[name].steepening(low, high) == least
 
 
-def test_a_step_over_the_minimum_to_the_same_height_has_no_sign() -> None:
-    """The value of (1 − u)² is 1/4 both at u = 3/2 and at u = 1/2."""
+def test_the_excess_of_a_step_across_the_minimum_to_an_equal_value_has_sign_zero() -> None:
+    """The function (1 − u)² is 1/4 both at u = 3/2 and at u = 1/2."""
     sign, log = ILL_BEHAVED_LOSSES["squared"].log_excess(np.array([1.5]), np.array([1.0]), np.array([0.0]))
     assert (sign[0], log[0]) == (0.0, -math.inf)
 

@@ -1,5 +1,5 @@
-"""Losses on arrays that carry bounds of their rounding: the true value is inside at every magnitude, and bounds are not
-too wide.
+"""Losses on arrays that carry bounds of their rounding: the bounds contain the true value at every magnitude, and are
+not too wide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from theorems.bounded import Bounded, exact, spacing, value_of
 
 NAMES = ("logistic", "exponential", "correlation", "sigmoid", "squared", "cubic", "kinked")
 BITS = 10_000
-"""Precision at which the cube of δ = e^{−2000} does not vanish next to 1."""
+"""Number of bits at which the cube of δ = e^{−2000} does not vanish next to 1."""
 
 
 def each(function: Callable[..., Any], *operands: np.ndarray) -> np.ndarray:
@@ -30,7 +30,7 @@ def each(function: Callable[..., Any], *operands: np.ndarray) -> np.ndarray:
 
 
 def excess(name: str) -> Callable[..., Any]:
-    """Return a function for log |ℓ(u − δ) − ℓ(u)|; it is exact where the difference is linear in δ."""
+    """Return a function for log |ℓ(u − δ) − ℓ(u)|, which is exact where the difference is linear in δ."""
 
     def truth(u: Any, sign: float, log_delta: Any) -> Any:
         if sign == 0:
@@ -76,7 +76,7 @@ def sign_is(name: str, u: Any, log_delta: Any, sign: float) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("eps", [0.0, 2.0**-23])
-def test_functions_of_the_score_contain_the_truth(name: str, eps: float) -> None:
+def test_bounds_of_functions_of_the_score_contain_the_true_value(name: str, eps: float) -> None:
     rng, loss = np.random.default_rng(1), loss_named(name)
     for _ in range(3):
         u = widened(rng, arguments(rng, 100))
@@ -94,7 +94,7 @@ def test_functions_of_the_score_contain_the_truth(name: str, eps: float) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("eps", [0.0, 2.0**-23])
-def test_the_excess_contains_the_truth(name: str, eps: float) -> None:
+def test_bounds_of_the_excess_contain_the_true_value(name: str, eps: float) -> None:
     rng, loss = np.random.default_rng(2), loss_named(name)
     known = 0
     for _ in range(3):
@@ -126,7 +126,7 @@ def test_an_uncertain_sign_gives_an_infinite_error_bound(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_plain_and_bounded_arrays_mix(name: str) -> None:
+def test_losses_accept_plain_and_bounded_arrays_together(name: str) -> None:
     loss, u, logs = loss_named(name), np.array([0.3, -2.0]), np.array([-1.0, -30.0])
     _, plain = loss.log_excess(u, np.ones(2), logs)
     for operands in ((exact(u), logs), (u, exact(logs)), (exact(u), exact(logs))):
@@ -136,7 +136,7 @@ def test_plain_and_bounded_arrays_mix(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_error_bounds_are_not_much_wider_than_necessary(name: str) -> None:
-    """An exact argument costs a few roundings; an inexact one costs what the function itself makes of its error."""
+    """An exact argument costs a few roundings, an inexact one its error times the slope of the function."""
     rng, loss = np.random.default_rng(3), loss_named(name)
     u = np.where(rng.random(80) < 0.5, rng.uniform(-600, 600, 80), rng.normal(size=80) * 3)
     logs, signs = rng.uniform(-800, 5, 80), rng.choice([-1.0, 1.0], 80)
@@ -163,7 +163,9 @@ def test_error_bounds_are_not_much_wider_than_necessary(name: str) -> None:
 def test_an_exact_argument_costs_a_few_roundings_in_every_piece(
     name: str, sign: float, shortest: float, longest: float
 ) -> None:
-    """Test small, middling and large steps at scores of all sizes: no piece is wide, however few points use it."""
+    """Small, middling and large steps at scores of all sizes use every piece of the formula, even those that few points
+    use.
+    """
     rng, loss = np.random.default_rng(4), loss_named(name)
     for low, high in ((-600, -40), (-36, -1), (-1, 1), (1, 36), (40, 600)):
         u, logs = rng.uniform(low, high, 40), rng.uniform(shortest, longest, 40)

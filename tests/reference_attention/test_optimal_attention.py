@@ -1,5 +1,5 @@
 """Attention of least penalised risk, a projection onto the simplex: optimal over all supports, by hand, and at
-thresholds.
+thresholds. The scores are γ, the penalty λ; ν are the multipliers of non-negative weights.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_no_support_does_better(scores: list[fmpq], penalty: fmpq) -> None:
         assert nu == attention.levels[0] - scores[t] + 2 * penalty * w
 
 
-def test_optimal_attention_by_hand() -> None:
+def test_the_optimal_attention_is_that_found_by_hand() -> None:
     attention = optimal_attention([[fmpq(1), fmpq(4), fmpq(2), fmpq(3)]], fmpq(1))
     assert attention.weights == ((0, fmpq(3, 4), 0, fmpq(1, 4)),)
     assert attention.multipliers == ((fmpq(3, 2), 0, fmpq(1, 2), 0),)
@@ -51,15 +51,15 @@ def test_optimal_attention_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("twice", "size"), [(1, 1), (fmpq(9, 8), 2), (3, 2), (fmpq(25, 8), 3), (6, 3), (7, 4)])
-def test_on_a_threshold_no_token_is_added(twice: fmpq, size: int) -> None:
-    """With γ = (4, 3, 2, 1), a token is added above 2λ = 1, 3, 6; at the threshold the new token has ν = 0 and weight
-    0.
+def test_at_a_threshold_of_the_penalty_no_token_is_added(twice: fmpq, size: int) -> None:
+    """For γ = (4, 3, 2, 1) a token is added where 2λ exceeds 1, 3 and 6; at such a threshold the next token has ν = 0
+    and weight 0.
     """
     attention = optimal_attention([[fmpq(k) for k in (4, 3, 2, 1)]], fmpq(twice) / 2)
     assert int(attention.sets.sum()) == size
     assert sum(nu == 0 for nu in attention.multipliers[0]) == size + (twice in (1, 3, 6))
 
 
-def test_a_penalty_has_to_be_positive() -> None:
+def test_a_penalty_that_is_not_positive_is_refused() -> None:
     with pytest.raises(InvalidInput, match="penalty: 0 is not positive"):
         optimal_attention([[fmpq(1)]], fmpq(0))

@@ -1,4 +1,6 @@
-"""Keys given by their factors: equal to the products as matrices, and exact where products would be rounded."""
+"""Keys given by their factors, tokens x_it and queries z_i: equal to the products x_it z_iᵀ, and exact where products
+would be rounded.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ def exact(i: int, t: int) -> list[Fraction]:
     return [Fraction(float(a)) * Fraction(float(b)) for a in X[i, t] for b in Z[i]]
 
 
-def test_floats_are_the_products_row_by_row() -> None:
+def test_keys_in_floats_are_the_products_row_by_row() -> None:
     assert KEYS.shape == KEYS.floats.shape == (2, 3, 20)
     for i, t in np.ndindex(2, 3):
         assert KEYS.floats[i, t].tolist() == np.outer(X[i, t], Z[i]).ravel().tolist()
 
 
-def test_integers_and_rationals_are_the_exact_products() -> None:
+def test_keys_in_integers_and_rationals_are_the_exact_products() -> None:
     rationals = rational_keys(KEYS).tolist()
     plain = rational_keys(X).tolist()
     for i, t in np.ndindex(2, 3):
@@ -35,7 +37,7 @@ def test_integers_and_rationals_are_the_exact_products() -> None:
 
 
 @pytest.mark.parametrize(("bits", "short"), [(26, True), (27, True), (28, False)])
-def test_products_of_few_bits_are_not_rounded(bits: int, short: bool) -> None:
+def test_keys_whose_products_have_few_bits_are_not_rounded(bits: int, short: bool) -> None:
     x, z = np.array([[[-(2.0**bits - 1), 0.0], [2.0**40, 3.0]]]), np.array([[2.0**26 - 1, 0.5]])
     keys = OuterKeys(x, z)
     assert keys.short is short
@@ -43,7 +45,7 @@ def test_products_of_few_bits_are_not_rounded(bits: int, short: bool) -> None:
     assert ([Fraction(float(a)) for a in keys.floats[0, 0]] == products) == short
 
 
-def test_scaling_and_selection_of_first_inputs() -> None:
+def test_keys_can_be_scaled_and_restricted_to_the_first_inputs() -> None:
     assert (KEYS.scale_by(0.25).floats == KEYS.floats / 4).all()
     assert (first_inputs(KEYS, 1).floats == KEYS.floats[:1]).all()  # type: ignore[union-attr]
     assert (first_inputs(X, 1) == X[:1]).all()

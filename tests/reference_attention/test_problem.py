@@ -21,7 +21,7 @@ X, Y, V, W = RNG.normal(size=(3, 4, 2)), np.array([1.0, -1.0, 1.0]), RNG.normal(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_smoothness_constants_are_the_documented_sums(loss: str) -> None:
+def test_the_smoothness_constants_of_a_problem_are_the_documented_sums(loss: str) -> None:
     dataset = Dataset(X, Y, V, W, LOSSES[loss])
     problem = dataset.problem
     m0 = math.exp(problem.loss.log_lipschitz(*problem.score_range))
@@ -34,7 +34,7 @@ def test_the_smoothness_constants_are_the_documented_sums(loss: str) -> None:
     assert dataset.log_smoothness == pytest.approx(math.log(expected), abs=64 * EPS)
 
 
-def test_zero_scores_have_zero_smoothness_constants() -> None:
+def test_a_problem_whose_scores_are_zero_has_zero_smoothness_constants() -> None:
     assert Problem(X, np.zeros((3, 4))).log_smoothness == -math.inf
 
 
@@ -106,7 +106,7 @@ def test_suitable_arrays_are_copied_and_read_only() -> None:
     assert checked_array("a", np.array([1e140, -1e-140, 0.0]), (3,)).tolist() == [1e140, -1e-140, 0.0]
 
 
-def test_a_single_token_and_other_labels_are_refused() -> None:
+def test_single_tokens_and_labels_other_than_1_and_minus_1_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"^keys: T = 1 leaves nothing to select"):
         Problem(X[:, :1], np.zeros((3, 1)))
     with pytest.raises(InvalidInput, match=r"^X: T = 1 leaves nothing to select"):
@@ -115,7 +115,7 @@ def test_a_single_token_and_other_labels_are_refused() -> None:
         Dataset(X, np.array([1.0, 0.5, -1.0]), V)
 
 
-def test_lists_and_tensors_and_losses_by_name_are_accepted() -> None:
+def test_arrays_given_as_lists_or_tensors_and_losses_given_by_name_are_accepted() -> None:
     torch = pytest.importorskip("torch")
     of_lists = Problem([[[1, 0], [0, 2]]], [[1, 0]], "exponential")
     of_tensors = Problem(torch.tensor([[[1.0, 0], [0, 2]]], requires_grad=True), torch.tensor([[1, 0]]))
@@ -148,7 +148,7 @@ def test_a_problem_keeps_its_arguments() -> None:
     ("labels", "fix"),
     [([0, 1], "give 2*Y - 1"), ([0, 0], "give 2*Y - 1"), ([2, 1], "labels must"), ([0, -1], "labels")],
 )
-def test_refused_labels_of_zeros_and_ones_name_the_formula(labels: list[int], fix: str) -> None:
+def test_the_refusal_of_labels_0_and_1_names_the_formula_that_converts_them(labels: list[int], fix: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^Y: label 0 is {labels[0]}; {re.escape(fix)}"):
         Dataset([[[1, 2], [3, 4]], [[1, 2], [3, 4]]], labels, [1, 0])
 
@@ -160,12 +160,12 @@ def test_the_selected_token_is_the_first_of_the_largest_logit() -> None:
     assert problem.selection_at(np.array([2.0, 0.0])).tolist() == [0, 0]
 
 
-def test_scaled_keys_are_multiplied() -> None:
+def test_a_scaled_problem_has_multiplied_keys() -> None:
     problem = Problem(np.array([[[1.0, 2.0], [3.0, -4.0]]]), np.array([[1.0, 0.0]]))
     assert problem.with_keys_scaled(4.0).keys.tolist() == [[[4.0, 8.0], [12.0, -16.0]]]
 
 
-def test_a_part_of_a_problem_may_be_replaced() -> None:
+def test_replacing_one_array_of_a_problem_keeps_the_others() -> None:
     problem = Problem(RNG.normal(size=(2, 3, 4)), np.arange(6.0).reshape(2, 3))
     result = replace(problem, scores=-problem.scores)
     assert (result.keys == problem.keys).all()

@@ -1,4 +1,6 @@
-"""Datasets with one query per input: the problem in vec(W), and the refusal of unsuitable data."""
+"""Datasets with one query per input: the equivalent problem, whose prompt is vec(W), and the refusal of unsuitable
+data.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ RNG = np.random.default_rng(0)
 X, Z, Y, V = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(2, 5)), np.array([1.0, -1.0]), RNG.normal(size=4)
 
 
-def test_the_problem_is_the_one_in_vec_w() -> None:
+def test_the_problem_of_a_dataset_has_the_prompt_vec_w() -> None:
     data = QueryDataset(X, Z, Y, V, "exponential")
     assert data.shape == (4, 5)
     assert data.problem.loss is LOSSES["exponential"]
@@ -29,7 +31,7 @@ def test_the_problem_is_the_one_in_vec_w() -> None:
     assert (scaled.problem.scores == data.problem.scores).all()
 
 
-def test_factors_are_kept_only_where_products_were_rounded() -> None:
+def test_a_problem_keeps_the_factors_of_keys_only_where_products_were_rounded() -> None:
     short = QueryDataset(np.round(8 * X), np.round(8 * Z), Y, V).problem
     assert short.factors is None
     assert short.exact_keys is short.keys
@@ -39,7 +41,7 @@ def test_factors_are_kept_only_where_products_were_rounded() -> None:
     assert (long.keys == QueryDataset(X, Z, Y, V).problem.keys / 2).all()
 
 
-def test_each_input_needs_a_query() -> None:
+def test_a_dataset_without_a_query_for_each_input_is_refused() -> None:
     with pytest.raises(
         InvalidInput, match=r"^queries: shape \(3, 5\) has length 3 along axis 0, .* give shape \(2, e\)"
     ):

@@ -1,4 +1,8 @@
-"""Risk and gradient against 80-digit arithmetic, at norms up to 1e6, with ties, duplicates and huge scores."""
+"""Risk and gradient against 80-digit arithmetic, at norms up to 1e6, with ties, duplicates and huge scores.
+
+Notation: s is the softmax of an input's logits, γ are its scores, and δγ and δk the differences of scores and keys from
+those of the selected token, whose means under s are E[δγ] and E[δk].
+"""
 
 from __future__ import annotations
 
@@ -120,8 +124,8 @@ def exact_slope(name: str, u: mpmath.mpf) -> mpmath.mpf:
 
 
 def exact_gradient(data: Data, name: str, p: np.ndarray) -> tuple[list[Any], Any]:
-    """Return ∇L and Σ|terms| from differences to the selected token in 80 digits (the naive formula would need 10⁶
-    digits).
+    """Return ∇L and Σ|terms|, from differences to the selected token, in 80 digits; the naive formula would
+    need 10⁶.
     """
     n, T, d = data.keys.shape
     total, size = [mpmath.mpf(0)] * d, mpmath.mpf(0)
@@ -144,7 +148,7 @@ def exact_gradient(data: Data, name: str, p: np.ndarray) -> tuple[list[Any], Any
 
 
 def naive_gradient(data: Data, name: str, p: np.ndarray) -> list[Any]:
-    """Return the textbook formula Σ s_t (γ_t − γᵀs) k_t, in as many digits as it needs."""
+    """Return the gradient by the textbook formula Σ s_t (γ_t − γᵀs) k_t, in as many digits as it needs."""
     n, T, d = data.keys.shape
     total = [mpmath.mpf(0)] * d
     for keys, scores in zip(data.keys, data.scores, strict=True):
@@ -158,9 +162,7 @@ def naive_gradient(data: Data, name: str, p: np.ndarray) -> list[Any]:
 
 
 def error_in_roundings(data: Data, loss: Loss, p: np.ndarray, found: ScaledGradient) -> float:
-    """Return the error of ∇L in units of the allowed rounding: the relative error of a weight is the error of its
-    logit.
-    """
+    """Return the error of ∇L in units of the allowed rounding, where a weight's relative error is that of its logit."""
     n, T, d = data.keys.shape
     with mpmath.workdps(80):
         expected, size = exact_gradient(data, loss.name, p)
@@ -189,7 +191,7 @@ def by_field(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
 
 def by_batch_field(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
     field = BatchedGradient(np.stack([keys, keys]), np.stack([scores, scores]), loss)
-    field(np.stack([p, -p]))  # keeps the selection of −p in the second place
+    field(np.stack([p, -p]))  # the field then keeps the selection of −p for the second problem
     log_scale, direction = field(np.stack([-p, p]))
     return ScaledGradient(log_scale[1], direction[1])
 
@@ -209,7 +211,7 @@ def test_gradient_agrees_with_exact_arithmetic(gradient: Any, make: Callable[[in
         assert worst(gradient, loss, make) <= 1, loss
 
 
-def test_the_reference_is_the_textbook_formula() -> None:
+def test_the_gradient_in_80_digits_is_that_of_the_textbook_formula() -> None:
     data = generic(3)
     for p in data.points[:3]:
         with mpmath.workdps(2000):
@@ -243,8 +245,8 @@ def _wrong_loss(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
 
 
 def _saturated_cancellation(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    """Return the textbook formula in float64: right at moderate norms, but without digits once the softmax
-    saturates.
+    """Return the gradient by the textbook formula in float64, which is right at moderate norms but has no digits once
+    the softmax saturates.
     """
     s = risk.softmax_weights(keys, p)
     f = (s * scores).sum(axis=-1)
@@ -255,13 +257,13 @@ def _saturated_cancellation(keys: Any, scores: Any, loss: Loss, p: Any) -> Scale
 @pytest.mark.parametrize(
     "fault", [_wrong_temperature, negated, without_cross_term, _wrong_loss, _saturated_cancellation]
 )
-def test_the_comparison_catches_planted_faults(fault: Any) -> None:
+def test_gradients_with_planted_faults_fail_the_comparison(fault: Any) -> None:
     assert worst(fault, LOGISTIC, generic) > 1
 
 
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES)
 def test_excess_risk_agrees_with_exact_arithmetic(make: Callable[[int], Data]) -> None:
-    # The tokens α are drawn at random, not optimal: the terms differ in sign.
+    # The tokens α are drawn at random and need not be optimal, so that the terms differ in sign.
     for loss in PAPER_LOSSES:
         data = make(5)
         n, T, d = data.keys.shape
@@ -295,14 +297,14 @@ def exact_excess(data: Data, name: str, p: np.ndarray, alpha: np.ndarray) -> tup
             ),
         }.get(name, lambda delta=delta: delta)()
         total += excess / len(alpha)
-        # The loss amplifies the error of δ by its slope between u − |δ| and u.
+        # The loss multiplies the error of δ by its slope between u − |δ| and u.
         steepest = max(exact_slope(name, x) for x in (u, u - abs(delta), max(min(u, 0), u - abs(delta))))
         size += steepest * spread / len(alpha)
     return total, size
 
 
 @pytest.mark.parametrize("gradient", GRADIENTS.values(), ids=GRADIENTS)
-def test_equal_scores_have_gradient_zero(gradient: Any) -> None:
+def test_the_gradient_for_equal_scores_is_zero(gradient: Any) -> None:
     data = generic(0)
     for value in (0.0, 0.1, -1e120):
         for p in data.points:
@@ -328,21 +330,21 @@ def test_huge_scores_neither_overflow_nor_warn(gradient: Any, loss: Loss) -> Non
 
 
 @pytest.mark.parametrize("loss", PAPER_LOSSES, ids=str)
-def test_torch_autograd_agrees_at_moderate_norms(loss: Loss) -> None:
+def test_the_gradient_agrees_with_torch_autograd_at_moderate_norms(loss: Loss) -> None:
     data = generic(2, n=4, T=6, d=10)
     keys, scores = torch.tensor(data.keys), torch.tensor(data.scores)
     p = torch.tensor(data.points[1], requires_grad=True)
     risk.risk(keys, scores, loss, p).backward()
     gradient = risk.scaled_gradient(keys, scores, loss, p.detach())
     ours = torch.exp(gradient.log_scale) * gradient.direction
-    # Autograd sums the terms s_t γ_t k_t, which cancel; its error is relative to them.
+    # Autograd sums the terms s_t γ_t k_t, which cancel: its error is relative to the terms.
     terms = float(torch.abs(keys).max() * torch.abs(scores).max() * torch.exp(loss.log_slope(scores.min())))
     assert torch.linalg.vector_norm(ours - p.grad) <= 8 * EPS * (6 + 10 + 4) * (1 + 30) * terms
     assert torch.linalg.vector_norm(-ours - p.grad) > 1e-3 * torch.linalg.vector_norm(ours)
 
 
 @pytest.mark.parametrize("batch_of_problems", [False, True])
-def test_batches_agree_with_single_calls(batch_of_problems: bool) -> None:
+def test_gradients_and_risks_of_batches_agree_with_those_of_single_calls(batch_of_problems: bool) -> None:
     rng = np.random.default_rng(4)
     keys, scores, points = rng.normal(size=(2, 5, 3, 4, 6)), rng.normal(size=(2, 5, 3, 4)), rng.normal(size=(2, 5, 6))
     if not batch_of_problems:
@@ -356,7 +358,7 @@ def test_batches_agree_with_single_calls(batch_of_problems: bool) -> None:
         for j in range(5):
             k, g = (keys[i, j], scores[i, j]) if batch_of_problems else (keys, scores)
             one = risk.scaled_gradient(k, g, LOGISTIC, points[i, j])
-            # Batches use the same formula, but may sum in another order.
+            # Gradients of batches follow the same formula, but may be summed in another order.
             for log_scale, direction in (
                 (gradient.log_scale, gradient.direction),
                 (tensor.log_scale, tensor.direction),
@@ -367,7 +369,7 @@ def test_batches_agree_with_single_calls(batch_of_problems: bool) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_agrees_with_numpy() -> None:
+def test_gradients_on_cuda_agree_with_those_of_numpy() -> None:
     data = generic(6, n=4, T=6, d=10)
     for p in data.points:
         there = [torch.tensor(x, device="cuda") for x in (data.keys, data.scores, p)]
@@ -392,7 +394,7 @@ def test_hessian_is_the_derivative_of_the_gradient(loss: Loss) -> None:
         for axis in np.eye(4):
             ahead, behind = field(p + h * axis), field(p - h * axis)
             rows.append((np.exp(ahead[0] - log_scale) * ahead[1] - np.exp(behind[0] - log_scale) * behind[1]) / (2 * h))
-        # Central differences err by h²/6 times third derivatives, and by the rounding of a logit over h.
+        # Central differences err by h²/6 times third derivatives, and by the rounding of a logit divided by h.
         span = float(np.abs(data.keys).max() * 2)
         allowed = span**2 * 12 * (span**2 * h**2 + 64 * EPS * (1 + span * np.linalg.norm(p)) / (span * h))
         assert np.abs(np.array(rows) - curvature).max() <= allowed
@@ -404,7 +406,7 @@ def test_the_norm_of_a_scaled_gradient_has_one_entry_per_point() -> None:
     assert result.log_norm.tolist() == [-1000.0 + float(np.log(5.0)), 2.0]
 
 
-def test_a_shift_common_to_all_logits_changes_nothing_but_the_scales() -> None:
+def test_a_shift_common_to_all_logits_changes_only_the_logarithmic_scales() -> None:
     data = generic(8)
     differences = differences_to(data.keys, data.scores, np.zeros(3, dtype=np.int64))
     relative = (differences.rows @ data.points[1]).reshape(differences.gaps.shape)
@@ -425,7 +427,7 @@ def test_the_log_scale_is_the_size_of_the_largest_term_of_the_gradient() -> None
     assert (np.abs(result.coefficients.ravel()) * sizes).max() == pytest.approx(1, rel=64 * EPS)
 
 
-def test_a_replacement_differs_from_the_reference_only_in_name_and_precision() -> None:
+def test_a_replaced_kernel_differs_from_the_reference_only_in_name_and_precision() -> None:
     other = REFERENCE.replace("textbook", textbook_eps=EPS)
     assert (REFERENCE.name, REFERENCE.textbook_eps) == ("reference", 0.0)
     assert (other.name, other.textbook_eps) == ("textbook", EPS)
@@ -433,8 +435,8 @@ def test_a_replacement_differs_from_the_reference_only_in_name_and_precision() -
 
 
 def test_weights_are_right_where_rounded_logits_select_another_token() -> None:
-    """Logits 2⁵⁴ and 2⁵⁴ + 2 round to one float; test this prompt alone, and in a batch with a prompt that needs no
-    correction.
+    """Logits 2⁵⁴ and 2⁵⁴ + 2 round to one float. Test a prompt with these logits alone, and in a batch with a prompt
+    whose rounded logits select the right token.
     """
     keys = np.array([[[2.0**54, 0.0], [2.0**54, 2.0]]])
     log_weights = np.array([[-2.0, 0.0]]) - np.log1p(np.exp(-2.0))
@@ -449,7 +451,7 @@ def test_weights_are_right_where_rounded_logits_select_another_token() -> None:
 
 @pytest.mark.parametrize("size", [2.0**-300, 0.5, 3.0, 2.0**300])
 def test_the_only_term_of_a_gradient_has_unit_length(size: float) -> None:
-    """Only one of the two tokens differs from the selected one: its term is the largest, and is divided by its own
+    """Only one of the two other tokens differs from the selected one: its term is the largest and is divided by its own
     size.
     """
     keys = np.array([[[0.0, 0.0], [0.6 * size, -0.8 * size]]])

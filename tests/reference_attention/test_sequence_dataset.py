@@ -1,4 +1,7 @@
-"""Datasets with several queries per input: their parts, the risk over all parts, and the masks that are refused."""
+"""Datasets with several queries per input: their parts, the risk over all parts, and the masks that are refused.
+
+A part consists of the queries that see equally many tokens.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ Y = np.array([[1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]])
 MASK = np.array([[[1, 0, 1, 1], [0, 1, 1, 0], [0, 0, 0, 1]], [[1, 1, 0, 0], [1, 1, 1, 1], [0, 1, 1, 1]]], dtype=bool)
 
 
-def test_parts_are_the_queries_that_see_equally_many_tokens() -> None:
+def test_a_part_consists_of_the_queries_that_see_equally_many_tokens() -> None:
     data = SequenceDataset(X, Z, Y, V, "exponential", MASK)
     assert data.shape == (3, 5)
     assert data.total == 6
@@ -70,13 +73,13 @@ def test_a_mask_of_zeros_and_ones_is_read_as_booleans() -> None:
         ({"X": X[0]}, "give shape (n, T, d)."),
     ],
 )
-def test_sequences_that_do_not_fit_are_refused(changed: dict[str, Any], message: str) -> None:
+def test_sequences_whose_shapes_do_not_fit_are_refused(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         SequenceDataset(**({"X": X, "queries": Z, "Y": Y, "v": V} | changed))
     assert message in str(refused.value)
 
 
-def test_the_excess_is_that_of_the_mean_risk_over_all_pairs() -> None:
+def test_the_excess_is_that_of_the_mean_risk_over_all_inputs_and_queries() -> None:
     data = SequenceDataset(X, Z, Y, V, mask=MASK)
     for p in (RNG.normal(size=15), RNG.normal(size=(7, 15)), RNG.normal(size=(2, 3, 15))):
         excess = np.zeros(p.shape[:-1])
@@ -99,7 +102,7 @@ def test_the_excess_is_that_of_the_mean_risk_over_all_pairs() -> None:
         ((0.0, 0.0), (3.0, -math.inf), 0.0, -math.inf),
     ],
 )
-def test_signed_excesses_are_added_in_logarithms(
+def test_excesses_of_either_sign_are_added_in_logarithms(
     signs: tuple[float, float], sizes: tuple[float, float], sign: float, size: float
 ) -> None:
     problem = Problem(X[:1], np.zeros((1, 4)))

@@ -1,4 +1,7 @@
-"""Problems embedded in a large space have the same flows, paths and solutions as before."""
+"""Problems embedded in a large space have the same flows, paths and solutions as in their own space.
+
+The span is that of the differences of keys, in which flows and paths are computed.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def solved(problem: Problem) -> MaxMargin:
 
 
 @embeddings
-def test_a_span_is_orthonormal_and_contains_all_differences(embed: Embedding) -> None:
+def test_the_basis_of_a_span_is_orthonormal_and_represents_all_differences_of_keys(embed: Embedding) -> None:
     problem = embedded(embed)
     span = span_of(problem.keys)
     assert span is not None
@@ -88,7 +91,7 @@ def test_a_span_is_orthonormal_and_contains_all_differences(embed: Embedding) ->
         assert (np.linalg.norm(lost, axis=1) <= 16 * EPS * np.linalg.norm(rows, axis=1)).all()
 
 
-def test_near_ties_keep_their_relative_precision() -> None:
+def test_coordinates_in_the_span_of_nearly_equal_keys_keep_their_relative_precision() -> None:
     rng = np.random.default_rng(0)
     keys = np.repeat(rng.normal(size=(2, 1, D)), 4, axis=1)
     keys[:, 1:] += rng.normal(size=(2, 3, D)) * np.array([1.0, 1e-9, 1e-9])[:, None]
@@ -100,7 +103,7 @@ def test_near_ties_keep_their_relative_precision() -> None:
     assert (lost <= 32 * EPS * np.linalg.norm(rows, axis=1)).all()
 
 
-def test_no_span_is_used_where_it_saves_nothing() -> None:
+def test_no_span_is_used_where_it_has_the_dimension_of_the_space() -> None:
     rng = np.random.default_rng(0)
     assert span_of(rng.normal(size=(1, 2, WIDE))) is None
     assert span_of(rng.normal(size=(1, 2, WIDE + 1))) is not None
@@ -133,7 +136,7 @@ def test_the_flow_of_an_embedded_problem_is_the_embedded_flow(embed: Embedding) 
     np.testing.assert_allclose(large.log_time[1:], small.log_time[1:], rtol=1e-5)
 
 
-def test_coordinates_outside_the_span_do_not_move() -> None:
+def test_the_flow_does_not_move_coordinates_outside_the_span() -> None:
     problem, outside = embedded(zeros_behind), np.zeros(D)
     outside[10:300] = np.random.default_rng(3).normal(size=290)
     start = outside + zeros_behind(np.array([0.5, 0.0, -0.25, 1.0]))
@@ -200,8 +203,10 @@ def not_orthonormal(span: Span) -> Span:
 
 
 @pytest.mark.parametrize("fault", [without_a_direction, not_orthonormal])
-def test_a_wrong_basis_is_caught(fault: Callable[[Span], Span], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chords of the flow are integrated in coordinates that are computed separately from those of the flow."""
+def test_a_flow_computed_in_a_wrong_basis_is_falsified_by_its_chords(
+    fault: Callable[[Span], Span], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement on chords integrates the gradient in coordinates computed separately from those of the flow."""
     problem, start = embedded(turned), turned(np.array([0.5, 0.0, -0.25, 1.0]))
 
     def verdict() -> Verdict:
@@ -219,7 +224,7 @@ def test_a_wrong_basis_is_caught(fault: Callable[[Span], Span], monkeypatch: pyt
 
 
 @embeddings
-def test_many_points_have_the_risks_and_gradients_of_each_point(embed: Embedding) -> None:
+def test_risks_and_gradients_of_many_embedded_points_are_those_of_each_point(embed: Embedding) -> None:
     keys = SMALL.keys.copy()
     keys[0, 1] = keys[0, 0]
     scores, loss = SMALL.scores, SMALL.loss
@@ -276,7 +281,6 @@ def test_points_of_sublevel_sets_are_searched_in_the_span(embed: Embedding) -> N
         assert (log_excess(REFERENCE, problem, points) <= edge + 1e-12 * rhos[of]).all()
         least = (problem.keys[:, :1] - problem.keys[:, 1:]).reshape(-1, problem.d) @ points.T
         lowest.append([float((least[:, of == k]).min() / rhos[k]) for k in range(2)])
-    # Compare the least margins that the search reaches, in units of the radius: it must reach as low in the large
-    # space.
+    # The least margins that the search reaches, in units of the radius, must be as low in the large space.
     assert lowest[1][0] <= lowest[0][0] + 0.05
     assert lowest[1][1] <= lowest[0][1] + 0.01

@@ -1,4 +1,8 @@
-"""Parts of the integration in arc length: frame, Jacobian, differences, and the result where a solver fails."""
+"""Parts of the integration of the flow in arc length: frame, Jacobian, curvature by differences, and the result where a
+solver fails.
+
+L is the risk. A wall is a point where another token's term of the gradient becomes the largest.
+"""
 
 from __future__ import annotations
 
@@ -64,9 +68,9 @@ def test_a_frame_is_orthogonal_and_begins_with_its_axis(axis: tuple[float, ...])
 
 @pytest.mark.parametrize("scale", [2.0**-40, 1.0, 2.0**40])
 @pytest.mark.parametrize("size", [0.0, 1.0, 1e4])
-def test_differenced_curvature_is_the_curvature(scale: float, size: float) -> None:
+def test_the_curvature_by_differences_is_the_curvature(scale: float, size: float) -> None:
     rng = np.random.default_rng(0)
-    # Tokens that tie along p: logits of size 1e4, weights of size 1.
+    # Tokens tie along p, so that logits are of size 1e4 and weights of size 1.
     keys = rng.normal(size=(3, 4, 3)) * scale
     keys[..., 0] = rng.normal(size=(3, 1)) * scale
     scores, p = rng.normal(size=(3, 4)), np.array([size, 0.0, 0.0]) / scale
@@ -75,7 +79,7 @@ def test_differenced_curvature_is_the_curvature(scale: float, size: float) -> No
     factor = np.exp(value - log_scale)
     direction, curvature = factor * direction, factor * curvature
     assert direction == pytest.approx(exact, rel=1e-12, abs=1e-12 * np.abs(exact).max())
-    # The error of balanced central differences for the rounding of logits of that size.
+    # Central differences with the best step err by this much for logits of that size.
     assert curvature == pytest.approx(second, abs=16 * (EPS * (1 + size)) ** (2 / 3) * scale)
 
 
@@ -99,9 +103,9 @@ def test_a_norm_is_reached_within_a_step_or_at_its_ends() -> None:
 
 
 @pytest.mark.parametrize("change", [0.0, 1e-14, 1e-11, 0.1, 5.0, -5.0])
-def test_time_over_a_piece_whose_slope_is_exponential(change: float) -> None:
+def test_the_time_over_a_piece_is_exact_if_the_slope_is_exponential(change: float) -> None:
     mean = 1.0 if change == 0 else math.expm1(change) / change
-    # ∫ e^{−(a + change s/L)} ds over a length L is L e^{−a} (1 − e^{−change})/change.
+    # The integral of e^{−(a + change s/l)} over s from 0 to the length l is l e^{−a} (1 − e^{−change})/change.
     expected = math.log(0.5) - 3.0 - change + math.log(mean)
     assert _log_piece(0.5, 3.0, 3.0 + change) == pytest.approx(expected, rel=1e-12)
     assert _log_piece(0.5, 3.0, -math.inf) == math.inf
@@ -118,7 +122,7 @@ def test_the_absolute_tolerance_is_the_rounding_at_the_last_norm() -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0**-10, 1.0, 2.0**10])
-def test_on_a_line_arc_length_is_distance(factor: float) -> None:
+def test_the_arc_length_of_a_straight_flow_is_its_distance(factor: float) -> None:
     flow = gradient_flow(two_tokens(factor, 0.5), np.zeros(1), norm=100.0 / factor)
     assert flow.arc_length == pytest.approx(flow.norms, rel=1e-7)
 
@@ -132,14 +136,14 @@ def test_where_a_solver_fails_only_a_nearby_stationary_point_is_accepted(gradien
         "the solver returned NaN or infinite entries (at norm 0.05)",
     )
     assert far.run(failing([math.nan], "lost"), 10) == (Stop.FAILED, "lost (at norm 0.05)")
-    # If the flow does not go on, a saddle counts as a point of rest, too.
+    # Where a solver fails, a saddle counts as a point of rest too.
     near = tracer(saddle(), [0.0, 1e-9, 0.0], 10.0, gradient=gradient)
     assert near.run(failing(None, "no way"), 10)[0] is Stop.STATIONARY
     assert near.run(LSODA, 1)[0] is Stop.STATIONARY
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
-def test_newton_distinguishes_a_saddle_from_a_minimum_at_any_scale(factor: float) -> None:
+def test_newton_s_method_distinguishes_a_saddle_from_a_minimum_at_any_scale(factor: float) -> None:
     keys = saddle()
     scaled = Problem(keys.keys * factor, keys.scores)
     beside = np.array([1e-6, 1e-6, 0.0]) / factor
@@ -155,7 +159,7 @@ def test_newton_distinguishes_a_saddle_from_a_minimum_at_any_scale(factor: float
 
 
 def test_a_flow_passes_a_saddle_however_often_rest_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every step counts as short, and every tenth step looks for a point of rest."""
+    """Every step counts as short, and a point of rest is looked for in every tenth step."""
     looks: list[bool] = []
     original = Tracer._stationary_near
 
@@ -182,7 +186,7 @@ def test_a_start_at_rest_is_recorded_once() -> None:
     assert flow.arc_length.tolist() == [0]
 
 
-def test_after_a_method_that_arrives_no_other_is_tried() -> None:
+def test_no_other_method_is_tried_after_one_that_reaches_the_norm() -> None:
     flow = gradient_flow(two_tokens(1.0, 0.5), np.zeros(1), norm=10.0)
     assert flow.method == "LSODA"
     assert flow.reason == ""
@@ -193,7 +197,7 @@ def test_after_a_method_that_arrives_no_other_is_tried() -> None:
 
 
 def test_walls_are_looked_for_in_the_direction_of_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The direction is that of the previous step, from its end; for the first step it is −∇L."""
+    """At the end of each step that is the direction of the step, and at the start −∇L."""
     requests: list[tuple[Any, Any]] = []
     monkeypatch.setattr(WallDistance, "arc", lambda self, p, velocity: requests.append((p, velocity)) or math.inf)
     problem, _ = separable(0)
@@ -228,7 +232,7 @@ def test_a_common_offset_of_keys_does_not_hide_a_stationary_point(offset: float)
 
 
 @pytest.mark.parametrize(("ends", "status"), [(0.5, "running"), (1.0, "finished")])
-def test_a_shortened_step_does_not_end_the_flow(ends: float, status: str) -> None:
+def test_a_step_shortened_by_a_wall_does_not_end_the_flow(ends: float, status: str) -> None:
     solver = SimpleNamespace(status="running", t=0.0, t_bound=1.0)
 
     def step() -> None:

@@ -1,4 +1,4 @@
-"""Flows integrated in a batch end at the points where each ends alone."""
+"""Flows integrated in a batch end at the points where each ends alone. L is the risk."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from tests.reference_attention.training.test_flow import valley
 
 NORM = 1e4
 WITHIN = 10 * RELATIVE * NORM
-"""Allowed distance of two solvers with this tolerance: the flow contracts, so that each errs by about one tolerance at
-the end.
-"""
+"""Allowed distance of the ends of two flows: because flows contract, the error of each is about the tolerance."""
 
 
 def problems(b: int, n: int, tokens: int, d: int, loss: str = "logistic") -> tuple[list[Problem], np.ndarray]:
@@ -35,7 +33,7 @@ def problems(b: int, n: int, tokens: int, d: int, loss: str = "logistic") -> tup
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("tokens", "d"), [(3, 4), (30, 30)])
-def test_batched_hessians_agree_with_single_ones(loss: str, tokens: int, d: int) -> None:
+def test_hessians_of_a_batch_agree_with_those_of_each_problem(loss: str, tokens: int, d: int) -> None:
     batch, starts = problems(4, 3, tokens, d, loss)
     field = BatchedGradient(np.stack([p.keys for p in batch]), np.stack([p.scores for p in batch]), LOSSES[loss])
     for size in (0.0, 1.0, 30.0, 3000.0):
@@ -56,7 +54,8 @@ def test_flows_in_a_batch_end_where_each_ends_alone(b: int, n: int, tokens: int,
         assert flows.stops[k] == flow.stop
         assert np.linalg.norm(flows.points[k] - flow.final) <= WITHIN
         assert flows.one_minus_cosine(np.array([flow.final] * b))[k] <= (WITHIN / np.linalg.norm(flow.final)) ** 2
-    # The batch follows a flow to its norm, or hands it over if it comes to rest, as some of the first problems do.
+    # The batch follows each flow to its norm or, like some flows of the first problems, until it comes to rest; those
+    # are handed over to be followed alone.
     assert (flows.alone == [stop is Stop.STATIONARY for stop in flows.stops]).all()
     assert (Stop.STATIONARY in flows.stops) == (n > 1)
 
@@ -72,8 +71,8 @@ def test_each_problem_has_its_own_norm_and_units(unit: float) -> None:
     assert not flows.alone.any()
 
 
-def test_a_flow_at_rest_is_handed_over_in_any_units() -> None:
-    """The flow is handed over long before the steps run out."""
+def test_a_flow_that_comes_to_rest_is_handed_over_in_any_units() -> None:
+    """The flow is handed over, to be followed alone, long before the batch's steps run out."""
     for unit in (2.0**-20, 1.0, 2.0**20):
         flat = Problem(valley().keys * unit, valley().scores)
         flows = gradient_flows([flat], np.array([[0.7]]) / unit, norms=np.array([1e4 / unit]))
@@ -82,7 +81,7 @@ def test_a_flow_at_rest_is_handed_over_in_any_units() -> None:
         assert flows.steps[0] < batched_flow.MOST / 2
 
 
-def test_the_final_point_is_placed_exactly_on_its_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_final_point_of_a_flow_has_exactly_the_requested_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched_flow, "ARRIVED", 1e-2)
     batch, starts = problems(3, 2, 4, 3)
     flows = gradient_flows(batch, starts, norms=np.full(3, 50.0))
@@ -90,7 +89,7 @@ def test_the_final_point_is_placed_exactly_on_its_norm(monkeypatch: pytest.Monke
 
 
 def test_walls_are_looked_for_in_the_direction_of_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The direction is that of the previous step, from its end; for the first step it is −∇L."""
+    """At the end of each step that is the direction of the step, and at the start −∇L."""
     requests: list[tuple[np.ndarray, np.ndarray]] = []
     original = BatchedGradient.ahead
 
@@ -132,7 +131,7 @@ def test_no_step_is_accepted_whose_error_exceeds_the_tolerance(monkeypatch: pyte
     assert 1 < min(off for was, off in taken if not was) < 2
 
 
-def test_on_a_line_arc_length_is_distance() -> None:
+def test_the_arc_length_of_a_straight_flow_is_its_distance() -> None:
     batch, starts = problems(1, 1, 2, 1)
     run = batched_flow._Run(batch, starts.copy(), np.array([100.0]), RELATIVE)
     run.follow()
@@ -165,8 +164,10 @@ def test_the_estimated_error_is_of_order_seven_and_far_above_the_true_error() ->
 
 
 @pytest.mark.parametrize("fault", ["curvature", "weights"])
-def test_a_faulty_step_is_noticed(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """Without its curvature a stiff flow makes no progress; with weights of another sequence no step is accurate."""
+def test_a_batch_whose_steps_are_faulty_hands_its_flows_over(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Without the curvature a stiff flow makes no progress; if extrapolated with weights for other substeps, no step is
+    accurate.
+    """
     batch, starts = problems(3, 1, 2, 1) if fault == "weights" else problems(3, 2, 3, 3)
     monkeypatch.setattr(batched_flow, "MOST", 31)
     if fault == "curvature":

@@ -21,8 +21,8 @@ LOGISTIC, CORRELATION = LOSSES["logistic"], LOSSES["correlation"]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_where_raw_logits_cancel_differences_select_the_token(seed: int) -> None:
-    # The logits are about 2⁶⁷ and their differences, below 2¹⁴, are lost to rounding: raw logits select the first
+def test_where_rounded_logits_tie_differences_of_keys_select_the_token(seed: int) -> None:
+    # The logits are about 2⁶⁷ and their differences, below 2¹⁴, are lost to rounding: rounded logits select the first
     # token.
     along = np.random.default_rng(seed).integers(0, 2**14, size=(3, 4)).astype(float)
     keys = np.stack([np.full((3, 4), 2.0**40), along], axis=-1)
@@ -46,8 +46,8 @@ def test_a_batch_of_problems_has_the_gradient_of_each_problem(b: int, ties: bool
         np.put_along_axis(scores, low, scores.min(axis=-1, keepdims=True), axis=-1)
     field = BatchedGradient(keys, scores, LOGISTIC)
     first, second = np.moveaxis(np.take_along_axis(keys, low[..., None], axis=-2)[:, 0], 1, 0)
-    # Beside the boundary of the two lowest tokens of the first input: where they tie, the mean gap alone tells them
-    # apart, and it underflows, but its logarithm does not.
+    # At p the two lowest tokens of the first input nearly tie. Where they tie, the mean gap alone tells them apart, and
+    # it underflows, but its logarithm does not.
     apart, middle = first - second, first + second
     middle -= np.vecdot(middle, apart)[:, None] / np.vecdot(apart, apart)[:, None] * apart
     for p in (*rng.normal(size=(4, b, 4)), 1e4 * first, -1e4 * first, 1e4 * first[::-1], 1e4 * middle):
@@ -62,8 +62,8 @@ def test_a_batch_of_problems_has_the_gradient_of_each_problem(b: int, ties: bool
 
 
 def test_gradients_that_cancel_or_underflow_are_computed_in_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The centred gap of the largest weight is exactly zero, and the other token of the input weighs e^−2000 times as
-    much.
+    """The token of the largest weight has exactly the input's mean score, and the input's other token weighs e^−2000
+    times as much.
     """
     keys = np.array([[[[0.0, 1.0], [1.0, 0.0], [-2000.0, 3.0]]], [[[0.0, 1.0], [1.0, 0.5], [0.5, 3.0]]]])
     scores = np.array([[[1.0, 1.0, 0.0]], [[1.0, 0.5, 0.0]]])
@@ -85,13 +85,13 @@ def test_gradients_that_cancel_or_underflow_are_computed_in_logarithms(monkeypat
 
 
 @pytest.mark.parametrize("tokens", [4, 60])
-def test_both_layouts_follow_changes_of_the_selected_token(tokens: int) -> None:
+def test_gradients_in_both_layouts_of_arrays_follow_changes_of_the_selected_token(tokens: int) -> None:
     """Small problems are laid out with the batch last, large ones problem by problem."""
     rng = np.random.default_rng(0)
     keys, scores = rng.normal(size=(5, 3, tokens, 20)), rng.normal(size=(5, 3, tokens))
     field = BatchedGradient(keys, scores, LOGISTIC)
     assert field._by_blas == (tokens == 60)
-    # Near the origin logits are less than one apart.
+    # The last points are near the origin, where logits differ by less than one.
     for p in (*(10 * rng.normal(size=(6, 5, 20))), *(0.01 * rng.normal(size=(3, 5, 20)))):
         log_scale, direction = field(p)
         assert (field._token == (keys @ p[:, None, :, None])[..., 0].argmax(axis=-1)).all()
@@ -102,7 +102,7 @@ def test_both_layouts_follow_changes_of_the_selected_token(tokens: int) -> None:
 
 @pytest.mark.parametrize("below", [650.0, 700.0, 1000.0])
 def test_a_coordinate_that_only_a_tiny_weight_moves_is_accurate(below: float) -> None:
-    """Its term is accurate to the last digits down to the smallest normal numbers, and zero below them."""
+    """The coordinate's only term is accurate to the last digits down to the smallest normal number, and zero below."""
     keys = np.array([[[0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [1.0, 0.0]]])
     scores, p = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([-1.0, -below])
     log_scale, direction = BatchedGradient(keys[None], scores[None], CORRELATION)(p[None])
@@ -121,8 +121,8 @@ def test_a_batch_has_no_subnormal_weights() -> None:
         assert (direction[0, 1] != 0) == weighs
 
 
-def test_the_cancellation_threshold_by_hand() -> None:
-    """Scores of the second input differ by 7·10⁹; the longest key, (3, 4)·10⁵, is in the first."""
+def test_the_cancellation_threshold_is_the_one_computed_by_hand() -> None:
+    """Scores of the second input differ by up to 7·10⁹; the longest key, (3, 4)·10⁵, is in the first."""
     keys = np.array([[[3e5, 4e5], [0.0, 1.0], [5e4, 0.0]], [[1.0, 1.0], [2.0, 0.0], [0.0, 3e5]]])
     scores = np.array([[1.0, 3.0, 2.0], [-4e9, 3e9, 0.0]])
     least = cancellation_threshold(keys, scores)
@@ -137,9 +137,9 @@ def test_the_cancellation_threshold_by_hand() -> None:
 
 @pytest.mark.parametrize("gap", [0.0, 1e-300, 1e-151, 1e-12])
 @pytest.mark.parametrize("third", [1.0, -1.0, 1e-9])
-def test_gradients_where_another_token_ties_with_the_selected_one(gap: float, third: float) -> None:
-    """Vary the tie of scores and of logits; near the origin all tokens weigh the same, and far away the
-    third weighs 0.
+def test_gradients_are_accurate_where_another_token_ties_with_the_selected_one(gap: float, third: float) -> None:
+    """The tie is one of logits and, if ``gap`` is small, of scores. Near the origin all tokens weigh the same; far away
+    the third weighs 0.
     """
     keys = np.array(
         [[[1.0, 0.0, 0.3], [0.0, 1.0, 0.0], [-1.0, -0.5, 0.0]], [[0.0, 0.5, 0.1], [0.5, 0.0, 0], [0.0] * 3]]
@@ -155,14 +155,15 @@ def test_gradients_where_another_token_ties_with_the_selected_one(gap: float, th
             for k, p in enumerate(size * along):
                 expected = scaled_gradient(keys[:n], scores[:n], LOGISTIC, p)
                 alone = gradient_field(keys[:n], scores[:n], LOGISTIC)(p)
-                # The rounding of logits and of the logarithm of the scale, which exceeds the logits by that of a score.
+                # Allowed is the rounding of logits and of the logarithm of the scale, which exceeds logits by that of a
+                # score.
                 within = 16 * EPS * (3 * size + 32) * float(np.linalg.norm(expected.direction))
                 for log, found in ((log_scale[k], direction[k]), alone):
                     off = found * np.exp(log - expected.log_scale) - expected.direction
                     assert np.linalg.norm(off) <= within
 
 
-def test_hessians_where_logarithms_are_needed_and_where_a_slope_is_negligible() -> None:
+def test_hessians_are_accurate_where_logarithms_are_needed_or_a_slope_is_negligible() -> None:
     """The first problem's gradient cancels; in the second, |ℓ'| of one input is e^−900 times that of the other."""
     keys = np.array([[[[0.0, 1.0], [1.0, 0.0], [-700.0, 3.0]]] * 2, [[[0.0, 1.0], [1.0, 0.5], [0.5, 3.0]]] * 2])
     scores = np.array([[[1.0, 1.0, 0.0]] * 2, [[1.0, 0.5, 0.0], [900.0, 899.0, 900.5]]])

@@ -1,4 +1,7 @@
-"""Gradient descent and normalized gradient descent: each step, the record, extreme steps, and the rate."""
+"""Gradient descent and normalized gradient descent: each step, the record, extreme steps, and the rate.
+
+Notation: η is the step size, L the risk, L_p the smoothness constant of L.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def some_problem(seed: int = 0, loss: str = "logistic", n: int = 3, T: int = 4, 
 
 
 def other_gradient(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    """Return the reference gradient under another name, so that runs take the code for users' kernels."""
+    """Return the reference gradient, as a function of its own, so that runs take the code for users' kernels."""
     return risk.scaled_gradient(keys, scores, loss, p)
 
 
@@ -81,7 +84,9 @@ def test_normalized_steps_have_the_given_length_and_time_adds_up() -> None:
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=["shared", "by-column", "stacked"])
-def test_a_batch_agrees_with_its_single_runs(normalized: bool, gradient: Any, shape: tuple[int, ...]) -> None:
+def test_runs_in_a_batch_agree_with_runs_from_each_start(
+    normalized: bool, gradient: Any, shape: tuple[int, ...]
+) -> None:
     rng = np.random.default_rng(3)
     keys, scores = rng.normal(size=(*shape, 3, 4, 5)), rng.normal(size=(*shape, 3, 4))
     starts = rng.normal(size=(2, 3, 5))
@@ -96,7 +101,8 @@ def test_a_batch_agrees_with_its_single_runs(normalized: bool, gradient: Any, sh
             place = (i, j)[2 - len(shape) :]
             k, g = keys[place], scores[place]
             one = descend(k, g, loss, starts[i, j], steps=25, log_step=-1.0, normalized=normalized, record_every=5)
-            # Over 25 steps the gradients agree up to some roundings; the map expands by at most e^{L η} per step.
+            # In each of 25 steps gradients agree up to some roundings; a step multiplies distances by at most exp(η
+            # L_p).
             allowed = 25 * 64 * EPS * np.exp(5.0)
             assert np.abs(batch.points[:, i, j] - one.points).max() <= allowed
             assert np.abs(batch.log_risk[:, i, j] - one.log_risk).max() <= allowed
@@ -115,7 +121,7 @@ def test_every_kth_iterate_and_the_last_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("starts", [np.ones(5), np.ones((2, 5))])
-def test_unrepresentable_steps_stop_the_run_and_tiny_ones_do_not_move(starts: Any) -> None:
+def test_steps_beyond_the_floats_stop_the_run_and_steps_below_the_rounding_do_not_move(starts: Any) -> None:
     problem = some_problem(5)
     over = gradient_descent(problem, starts, steps=5, log_step=1e4)
     assert over.stop is Stop.OVERFLOW
@@ -138,7 +144,7 @@ def test_in_a_batch_only_the_start_that_overflows_stops() -> None:
 def test_a_step_size_beyond_e_700_is_not_taken_even_if_finite(log_step: float, taken: bool) -> None:
     keys, scores = np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[4.0, 0.0]])
     for start in (np.zeros(2), np.zeros((2, 2))):
-        with np.errstate(over="ignore"):  # the square of its norm overflows
+        with np.errstate(over="ignore"):  # the squared norm of the step overflows
             run = descend(keys, scores, LOSSES["correlation"], start, steps=1, log_step=log_step)
         assert np.all(run.representable == taken)
         assert np.all((run.points[1] != 0) == taken)
@@ -158,11 +164,11 @@ def test_a_start_whose_step_overflows_keeps_its_point_and_its_time() -> None:
 
 
 @pytest.mark.parametrize("starts", [np.ones(3), np.ones((2, 3))])
-def test_where_the_gradient_is_zero_nothing_moves(starts: Any) -> None:
+def test_where_the_gradient_is_zero_descent_does_not_move(starts: Any) -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(2, 4, 3)), np.full((2, 4), 0.5))
     plain = gradient_descent(problem, starts, steps=3, log_step=-1.0)
     normalized = normalized_gradient_descent(problem, starts, steps=3, step=0.1)
-    # Time passes at rest; no step size η gives η‖∇L‖ = 0.1, and none is counted.
+    # Time passes at rest; in normalized descent no η gives η‖∇L‖ = 0.1, and no time is counted.
     elapsed = np.broadcast_to(np.log(np.arange(1, 4)) - 1, (*np.shape(starts)[:-1], 3)).T
     assert plain.log_time[1:] == pytest.approx(elapsed, abs=8 * EPS)
     assert (normalized.log_time == -np.inf).all()
@@ -173,16 +179,16 @@ def test_where_the_gradient_is_zero_nothing_moves(starts: Any) -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 2.0**398])
-def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
+def test_descent_for_keys_in_another_unit_is_the_same_descent_in_that_unit(factor: float) -> None:
     problem = some_problem(6)
     here = gradient_descent(problem, np.ones(5), steps=50)
     scaled = Problem(problem.keys * factor, problem.scores, problem.loss)
     there = gradient_descent(scaled, np.ones(5) / factor, steps=50)
-    # Only log L_p and the log scale are rounded differently: 400 log 2 in the exponent of each step.
+    # Only log L_p and the log scale are rounded differently, because the exponent of each step contains 400 log 2.
     assert np.abs(there.points * factor - here.points).max() <= 50 * 8 * EPS * (1 + 800 * np.log(2))
 
 
-def test_the_norm_grows_like_the_logarithm_of_time() -> None:
+def test_the_norm_of_descent_grows_like_the_logarithm_of_time() -> None:
     # n = 1, T = 2, d = 1, correlation loss: x = k p moves by a σ(x)σ(−x), a = η Δ k², so that
     # e^x grows by a + O(a (a/2 + 2) e^{−x}) a step: e^{x(t)} = a t + O(1 + (a/2 + 2) log t).
     k, gap = 1.25, 0.5
@@ -193,21 +199,21 @@ def test_the_norm_grows_like_the_logarithm_of_time() -> None:
     grown = np.exp(k * run.points[1:, 0])
     assert (np.abs(grown - a * t) <= 1 + (a / 2 + 2) * (1 + np.log(t))).all()
     slope = np.polyfit(np.log(t[t >= 2**10]), np.log(grown[t >= 2**10]), 1)[0]
-    # The correction changes log e^x by at most its share of a t, over the fitted range of log t.
+    # The correction O(…) changes x = log e^x by at most its share of a t, over the fitted range of log t.
     share = (1 + (a / 2 + 2) * (1 + np.log(2**10))) / (a * 2**10)
     assert abs(slope - 1) <= 2 * share / np.log(8)
     faster = normalized_gradient_descent(problem, np.zeros(1), steps=2**10, step=0.1)
     assert faster.norms[-1] == pytest.approx(0.1 * 2**10, rel=2**10 * EPS)
 
 
-def test_one_minus_cosine_does_not_cancel() -> None:
+def test_one_minus_cosine_is_accurate_for_tiny_angles() -> None:
     problem = some_problem(7, d=2)
     run = gradient_descent(problem, np.array([1e6, 0.0]), steps=0)
     direction = np.array([1.0, 1e-9])
     assert run.one_minus_cosine(direction)[0] == pytest.approx(0.5e-18, rel=8 * EPS)
 
 
-def test_one_minus_cosine_is_per_start_and_at_any_length_of_the_direction() -> None:
+def test_one_minus_cosine_is_given_for_each_start_and_at_any_length_of_the_direction() -> None:
     run = gradient_descent(some_problem(7), np.random.default_rng(0).normal(size=(2, 3, 5)), steps=2)
     direction = np.array([1.0, -2.0, 0.5, 3.0, 1.0])
     expected = 1 - run.points @ direction / (run.norms * np.linalg.norm(direction))
@@ -275,7 +281,7 @@ def test_every_step_is_recorded_by_default() -> None:
     assert run.iterations.tolist() == [0, 1, 2, 3]
 
 
-def test_each_start_may_have_its_own_direction() -> None:
+def test_one_minus_cosine_may_be_relative_to_another_direction_for_each_start() -> None:
     problem = some_problem()
     run = gradient_descent(problem, np.ones((3, 5)) + np.arange(3)[:, None], steps=4)
     directions = np.random.default_rng(0).normal(size=(3, 5))

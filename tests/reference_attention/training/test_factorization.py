@@ -1,5 +1,5 @@
-"""The factors (K, Q) as one point: derivatives by differences, walls by formula, conservation, safe steps, refused
-input.
+"""Training of the factors (K, Q) as one point: derivatives by differences, walls by formula, conservation, safe steps,
+and refused input. A wall is a point where another token's term of the gradient becomes the largest.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def test_the_wall_is_where_the_quadratic_logits_predict_it() -> None:
     arc, (_, before) = ahead.arc(point, velocity), ahead.terms(LAYOUT.weights(point))
     top = before.argmax()
     assert math.isfinite(arc)
-    # Compute the terms at the wall from the key differences at the start, because the selected tokens are the same.
+    # Terms at the wall have the key differences of the start, because the selected tokens are the same.
     moved = LAYOUT.weights(point + arc * velocity)
     rows = ahead.terms(LAYOUT.weights(point))[0].rows
     logs = before.ravel() + rows @ (moved - LAYOUT.weights(point))
     assert float((logs - logs[top]).max()) == pytest.approx(5.0, abs=1e-9)
 
 
-def test_the_flow_conserves_the_imbalance_and_keeps_rank_one() -> None:
+def test_the_flow_of_factors_conserves_the_imbalance_and_keeps_rank_one() -> None:
     flow = factored_flow(DATA, K, Q, norm=100.0, relative=1e-12)
     assert flow.reached_norm
     assert imbalance(flow.K, flow.Q) == pytest.approx(np.tile(imbalance(K, Q), (len(flow.K), 1, 1)), abs=1e-7)
@@ -100,7 +100,7 @@ def test_the_flow_from_the_origin_is_stationary() -> None:
     assert factored_flow(ONE, np.zeros((2, 2)), np.zeros((2, 2)), norm=1.0).stop is Stop.STATIONARY
 
 
-def test_flow_and_short_steps_of_descent_agree() -> None:
+def test_the_flow_of_factors_agrees_with_short_steps_of_descent() -> None:
     flow = factored_flow(ONE, np.eye(2), np.zeros((2, 2)), norm=2.0, record=np.array([1.6, 1.8]))
     run = factored_gradient_descent(ONE, np.eye(2), np.zeros((2, 2)), steps=4000, length=1e-3)
     norms = np.sqrt(np.sum(run.K**2, axis=(1, 2)) + np.sum(run.Q**2, axis=(1, 2)))
@@ -109,7 +109,7 @@ def test_flow_and_short_steps_of_descent_agree() -> None:
         assert run.W[nearest] == pytest.approx(flow.W[k], abs=5e-3)
 
 
-def test_a_safe_step_descends_from_anywhere() -> None:
+def test_a_safe_step_lowers_the_risk_from_any_start() -> None:
     for size in (0.1, 1.0, 30.0):
         run = factored_gradient_descent(DATA, size * K, Q / size, steps=20)
         values = [value(point) for point in LAYOUT.join(run.K, run.Q)]
@@ -136,7 +136,7 @@ def test_records_are_thinned_and_an_overflowing_step_stops_the_run() -> None:
     assert np.array_equal(long.K[-1], K)
 
 
-def test_another_gradient_rule_has_no_hessian() -> None:
+def test_a_gradient_rule_that_is_not_the_reference_has_no_hessian() -> None:
     def rule(gradient: Any, K: Any, Q: Any) -> Any:
         return factor_gradients(gradient, K, Q)
 

@@ -1,4 +1,7 @@
-"""Gradient flow: closed forms, agreement with descent, the rate of its direction, points of rest, and failure."""
+"""Gradient flow: closed forms, agreement with descent, the rate of its direction, points of rest, and failure.
+
+Notation: p is the prompt, R its norm, t the time, and the offset the part of p across p_mm, the solution of ATT-SVM.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +51,8 @@ def two_tokens(k: float, gap: float) -> Problem:
 
 
 @pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
-def test_time_agrees_with_the_closed_form(gradient: Any) -> None:
-    # dx/dt = a σ(x)σ(−x), x = k p, a = gap k²: t = (2 sinh x + 2 x)/a.
+def test_the_time_of_a_flow_in_one_dimension_agrees_with_the_closed_form(gradient: Any) -> None:
+    # For x = k p and a = gap k², dx/dt = a σ(x)σ(−x), so that t = (2 sinh x + 2 x)/a from x = 0.
     k, gap = 1.25, 0.5
     flow = gradient_flow(two_tokens(k, gap), np.zeros(1), norm=1e6, gradient=gradient)
     assert flow.stop is Stop.NORM
@@ -66,7 +69,9 @@ def test_time_agrees_with_the_closed_form(gradient: Any) -> None:
 
 
 @pytest.mark.parametrize("relative", [1e-9, 1e-3])
-def test_time_agrees_where_long_steps_jump_the_peak_of_the_gradient(relative: float) -> None:
+def test_the_time_of_a_flow_is_right_where_long_steps_could_miss_the_peak_of_the_gradient(
+    relative: float,
+) -> None:
     # From x0 = −375 the gradient rises by e^375 and falls again: t = (2 sinh x + 2 x − 2 sinh x0 − 2 x0)/a, and
     # log(2 sinh x − 2 sinh x0) = log(e^x + e^−x0) up to e^−375.
     k, gap = 1.25, 0.5
@@ -77,7 +82,7 @@ def test_time_agrees_where_long_steps_jump_the_peak_of_the_gradient(relative: fl
     assert flow.log_time[1:] == pytest.approx(expected, abs=0.1**4 + 10 * relative)
 
 
-def test_evaluations_count_the_gradients_computed() -> None:
+def test_the_evaluations_of_a_flow_are_the_number_of_gradients_computed() -> None:
     calls = []
 
     def counted(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
@@ -102,8 +107,8 @@ def test_small_steps_of_descent_converge_to_the_flow_at_first_order() -> None:
     path = gradient_flow(problem, start, norm=3.0)
     steps = np.array([200, 400, 800, 1600, 3200])
     apart = [distance_to_descent(problem, start, path, int(s)) for s in steps]
-    # Euler's error is C/N (1 + c/N + …): the slope between N and 2N differs from −1 by about c/N, which halves each
-    # time.
+    # The error of N Euler steps is C/N (1 + c/N + …): the slope between N and 2N differs from −1 by about c/N, which
+    # halves each time.
     missed = np.abs(np.diff(np.log2(apart)) + 1)
     assert (missed[1:] <= 0.75 * missed[:-1]).all()
     assert missed[-1] <= 0.1
@@ -119,7 +124,7 @@ def test_one_input_converges_to_p_mm_at_the_rate_of_a_bounded_offset(seed: int) 
     apart = flow.one_minus_cosine(svm.direction)
     far = flow.norms >= 1e4
     slope = np.polyfit(np.log(flow.norms[far]), np.log(apart[far]), 1)[0]
-    # 1 − cos = |o|²/(2 R²) (1 + O(1/R)) with a bounded offset o, in units of ‖p_mm‖: from R = 1e4 on the slope is −2.
+    # With a bounded offset o, in units of ‖p_mm‖, 1 − cos = |o|²/(2 R²) (1 + O(1/R)): from R = 1e4 on the slope is −2.
     assert abs(slope + 2) <= 10 * svm.norm / 1e4
     assert apart[-1] <= (10 * svm.norm) ** 2 / 1e12
     assert flow.evaluations < 10_000
@@ -128,7 +133,7 @@ def test_one_input_converges_to_p_mm_at_the_rate_of_a_bounded_offset(seed: int) 
 
 
 @pytest.mark.parametrize("factor", [-100.0, -1.0, 100.0])
-def test_far_and_opposite_starts_converge_too(factor: float) -> None:
+def test_the_flow_converges_to_p_mm_from_far_and_opposite_starts(factor: float) -> None:
     problem, svm = separable(1, n=1)
     sideways = np.random.default_rng(0).normal(size=6)
     flow = gradient_flow(problem, factor * svm.direction + sideways, norm=1e6)
@@ -138,7 +143,7 @@ def test_far_and_opposite_starts_converge_too(factor: float) -> None:
 
 
 @pytest.mark.parametrize("c", [1.0, 0.5, 0.0, -0.5, -1.0, -1.5])
-def test_the_six_starts_of_figure_1a(c: float) -> None:
+def test_the_flow_converges_to_p_mm_from_the_six_starts_of_figure_1a(c: float) -> None:
     keys = np.array([[[-0.1, 1.0], [1.0, 0.0], [0.0, 0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.9, 0.9]]))
     svm = max_margin(keys, problem.optimal)
@@ -148,7 +153,7 @@ def test_the_six_starts_of_figure_1a(c: float) -> None:
     assert flow.one_minus_cosine(svm.direction)[-1] <= 100 / 1e12
 
 
-def test_ill_conditioned_keys_and_duplicates_converge() -> None:
+def test_the_flow_converges_to_p_mm_for_ill_conditioned_keys_and_duplicates() -> None:
     # Token 1 is nearly the optimal token (Θ = 5e-4), and token 3 equals token 2.
     keys = np.array([[[1.0, 0.0, 0.0], [0.999, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0, 0.0, 0.0]]))
@@ -161,8 +166,8 @@ def test_ill_conditioned_keys_and_duplicates_converge() -> None:
 
 
 def test_equal_scores_of_the_selected_token_do_not_stop_the_flow() -> None:
-    # Two tokens of equal, low score are selected in turn; only −E[δγ] moves p along their boundary, and it is
-    # e^{−300} and less: computed as a difference it is zero and the flow chatters.
+    # Two tokens of equal, low score are selected in turn; only −E[δγ], the mean gap, moves p along their boundary, and
+    # it is e^{−300} and less: computed as a difference it is zero and the flow chatters.
     keys = np.array([[[1.0, 0.2], [-1.0, 0.2], [0.1, 1.0]]])
     problem = Problem(keys, np.array([[0.0, 0.0, 1.0]]))
     flow = gradient_flow(problem, np.array([30.0, -1000.0]), norm=1e5)
@@ -191,7 +196,7 @@ def test_a_finite_stationary_point_is_never_convergence() -> None:
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
 def test_terms_that_cancel_in_rounding_are_not_a_stationary_point(factor: float) -> None:
-    """log(1 + e^{−s}) + log(1 + e^s) decreases for ever as s → 0; from s ≈ 1e-16 its slope rounds to 0."""
+    """The risk log(1 + e^{−s}) + log(1 + e^s) decreases for ever as s → 0; from s ≈ 1e-16 on its slope rounds to 0."""
     keys = factor * np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]] * 2)
     path = gradient_flow(Problem(keys, [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]), np.ones(2) / factor, norm=1e6 / factor)
     assert path.stop is Stop.FAILED
@@ -223,21 +228,21 @@ def saddle() -> Problem:
     return Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0], [2.0, 0.0, 2.0]]))
 
 
-def test_a_flow_that_passes_a_saddle_goes_on() -> None:
+def test_a_flow_that_passes_a_saddle_reaches_its_norm() -> None:
     flow = gradient_flow(saddle(), np.array([0.7, 1e-9, 0.0]), norm=5.0)
     assert flow.stop is Stop.NORM, flow.reason
     assert abs(flow.final[0]) <= 1e-9
 
 
-def test_a_saddle_is_not_rest_even_where_every_step_is_short_relative_to_the_norm() -> None:
+def test_a_flow_passes_a_saddle_even_where_every_step_is_short_relative_to_the_norm() -> None:
     flow = gradient_flow(saddle(), np.array([0.7, 1e-3, 1e6]), norm=float(np.hypot(1e6, 5.0)))
     assert flow.stop is Stop.NORM, flow.reason
     assert abs(flow.final[0]) <= 1e-6
 
 
 @pytest.mark.parametrize("norm", [1e8, 1e10])
-def test_a_slope_that_rounding_hides_is_not_rest(norm: float) -> None:
-    """Across the valley the flow rests; along the valley the slope is e^{−37}, less than the rounding of the slope
+def test_a_flow_whose_slope_is_hidden_by_rounding_is_not_taken_to_rest(norm: float) -> None:
+    """Across the valley the slope is zero; along the valley it is e^{−37}, less than the rounding of the slope
     across.
     """
     flow = gradient_flow(saddle(), np.array([0.7, 1e-3, norm]), norm=1.5 * norm)
@@ -273,7 +278,7 @@ def test_where_the_gradient_is_zero_the_flow_rests() -> None:
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
 @pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
 def test_a_point_of_rest_is_found_where_the_softmax_is_saturated(gradient: Any, factor: float) -> None:
-    # At x = p·e1 the inputs pull with e^{−x} 2^{10} and −e^{−(40 − x)}…: they balance near x = 20 ± 3.5.
+    # At x = p·e1 the inputs pull about as e^{−x} 2^{10} and −e^{−(40 − x)}, which balance near x = 20 + 3.5.
     keys = np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.0], [-39.0, 0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0, 0.0], [0.0, -1.0, -1.0]]), LOSSES["exponential"])
     scaled = Problem(keys * factor, problem.scores, problem.loss)
@@ -297,18 +302,20 @@ def test_records_lie_at_the_requested_norms(given: Any) -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
-def test_default_records_are_eight_a_decade_from_the_start_or_a_thousandth_of_a_logit(factor: float) -> None:
+def test_by_default_eight_points_per_decade_are_recorded_from_a_thousandth_of_a_logit_on(
+    factor: float,
+) -> None:
     problem = two_tokens(factor, 0.5)
     decade = 10 ** (np.arange(1, 9) / 8)
     far = gradient_flow(problem, np.array([1.0]) / factor, norm=100.0 / factor)
     assert far.norms[1:] * factor == pytest.approx(np.concatenate([decade, 10 * decade]), rel=64 * EPS)
-    for norm, first in ((1e-1, 1e-3), (1e-5, 1e-6)):  # or from a tenth of the norm, if that is less
+    for norm, first in ((1e-1, 1e-3), (1e-5, 1e-6)):  # records begin at a tenth of the norm, if that is less
         near = gradient_flow(problem, np.zeros(1), norm=norm / factor)
         assert near.norms[1:] * factor == pytest.approx(first * 10 ** (np.arange(1, len(near.norms)) / 8), rel=64 * EPS)
         assert near.norms[-1] * factor == pytest.approx(norm, rel=64 * EPS)
 
 
-def test_norms_that_are_not_between_the_start_and_the_end_are_not_recorded() -> None:
+def test_points_are_not_recorded_at_norms_that_are_not_between_those_of_start_and_end() -> None:
     flow = gradient_flow(two_tokens(1.0, 0.5), np.array([1.0]), norm=10.0, record=np.array([0.5, 1.0, 3.0, 10.0, 30.0]))
     assert flow.norms == pytest.approx([1.0, 3.0, 10.0], rel=8 * EPS)
 
@@ -321,7 +328,7 @@ def test_one_minus_cosine_does_not_depend_on_the_length_of_the_direction() -> No
     assert flow.one_minus_cosine(direction) == pytest.approx(expected, abs=16 * EPS)
 
 
-def test_a_method_that_gives_up_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_method_is_tried_after_one_that_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, svm = separable(1, n=1)
     methods = dict(flow_module.METHODS)
     monkeypatch.setattr(flow_module, "METHODS", methods | {"LSODA": (methods["LSODA"][0], 3)})
@@ -338,13 +345,13 @@ def test_a_method_that_gives_up_is_followed_by_another(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("factor", [2.0**-398, 2.0**398])
-def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
+def test_the_flow_for_keys_in_another_unit_is_the_same_flow_in_that_unit(factor: float) -> None:
     problem, _ = separable(0, n=1)
     scaled = Problem(problem.keys * factor, problem.scores, problem.loss)
     flow = gradient_flow(scaled, np.full(6, 0.1) / factor, norm=1e4 / factor)
     here = gradient_flow(problem, np.full(6, 0.1), norm=1e4)
     assert flow.stop is Stop.NORM, flow.reason
-    # Two runs of a solver of relative tolerance `relative` differ so much over hundreds of steps.
+    # Over hundreds of steps two runs of a solver with tolerance `relative` differ by this much.
     apart = np.abs(flow.final * factor - here.final).max()
     assert apart <= here.evaluations * (here.relative * 1e4 + here.absolute)
 
@@ -360,7 +367,8 @@ def test_bad_input_is_refused() -> None:
 
 
 def test_in_a_frame_along_p_mm_the_flow_follows_a_valley_of_width_one_to_norm_1e10() -> None:
-    # Token 1 has a higher score and, from p_mm on, leads away: without the frame the solver's own error reaches it.
+    # Token 1 has a higher score and leads away from p_mm: without the frame the solver's error would be enough to reach
+    # it.
     keys = np.array([[[1.0, -2.0], [-3.0, 2.0 - 2.0**-28], [0.0, 0.0], [-1.0, 0.0]]])
     problem = Problem(keys, np.array([[-1.0, 1.0, 0.0, -1.0]]), LOSSES["logistic"])
     svm = max_margin(keys, np.array([2]))
@@ -369,7 +377,7 @@ def test_in_a_frame_along_p_mm_the_flow_follows_a_valley_of_width_one_to_norm_1e
     across = np.array([1.0, -1.0]) / np.sqrt(2)
     framed = gradient_flow(problem, start, norm=1e11, axis=svm.p)
     assert framed.reached_norm
-    # The offset to which the duals (0.5, 1.5) lead, up to the rounding of p at that norm.
+    # The offset is the one that the duals (0.5, 1.5) give, up to the rounding of p at that norm.
     offsets = framed.points[1:] @ across
     assert np.ptp(offsets) < 64 * EPS * 1e11
     plain = gradient_flow(problem, start, norm=1e11, relative=1e-8)

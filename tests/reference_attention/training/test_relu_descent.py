@@ -14,8 +14,10 @@ from reference_attention.risk import scaled_gradient
 from reference_attention.training.relu_descent import ReluRun, active_scores
 
 
-def test_the_gradient_is_that_of_the_head() -> None:
-    """Compare with central differences of Σ ℓ(Y h) at random W, where no unit is at its kink."""
+def test_the_gradient_agrees_with_differences_of_the_risk_under_a_relu_head() -> None:
+    """Compare with central differences of Σ ℓ(Y h), of labels Y and outputs h, at random W, where no unit is at its
+    kink.
+    """
     rng = np.random.default_rng(0)
     keys, features = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 3))
     head = Head(features, np.array([1.0, -2.0, 0.5]), np.full(3, RELU), np.array([1.0, -1.0]))
@@ -32,7 +34,7 @@ def test_the_gradient_is_that_of_the_head() -> None:
     assert slope == pytest.approx((risk(p + 1e-6 * u) - risk(p - 1e-6 * u)) / 2e-6, rel=1e-6)
 
 
-def test_steps_have_equal_length_and_an_inactive_head_does_not_move() -> None:
+def test_steps_have_equal_length_unless_every_unit_of_the_head_is_inactive() -> None:
     problem = Problem(np.eye(2)[None], np.zeros((1, 2)))
     on = Head(np.array([[[2.0], [1.0]]]), np.ones(1), np.array([RELU]), np.ones(1))
     run = ReluRun.of(problem, on, 0.25, 8)

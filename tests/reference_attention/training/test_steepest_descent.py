@@ -1,4 +1,4 @@
-"""Steepest and mirror descent against their formulas in plain floats."""
+"""Steepest and mirror descent, compared with their formulas in plain floats."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_steepest_descent_in_the_euclidean_norm_is_normalized_gradient_descent()
 
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
 @pytest.mark.parametrize("norm", [1.0, 1.5, 3.0, math.inf])
-def test_steps_are_steepest_for_the_mean_gradient(norm: float, momentum: float) -> None:
+def test_steps_are_those_of_steepest_descent_for_the_mean_gradient(norm: float, momentum: float) -> None:
     run = steepest_descent(PROBLEM, STARTS, lengths=LENGTHS, norm=norm, momentum=momentum)
     dual = {1.0: math.inf, math.inf: 1.0}.get(norm, norm / (norm - 1) if norm > 1 else 1.0)
     held = np.zeros_like(STARTS)
@@ -46,7 +46,7 @@ def test_steps_are_steepest_for_the_mean_gradient(norm: float, momentum: float) 
 
 
 @pytest.mark.parametrize("norm", [1.5, 2.0, 4.0])
-def test_mirror_descent_agrees_with_its_formula(norm: float) -> None:
+def test_steps_of_mirror_descent_are_those_of_its_formula(norm: float) -> None:
     plain = mirror_descent(PROBLEM, STARTS, steps=3, log_step=math.log(0.2), norm=norm)
     other = mirror_descent(PROBLEM, STARTS, steps=3, log_step=math.log(0.2), norm=norm, normalized=True)
     np.testing.assert_allclose(primal_point(plain[0], norm), STARTS, rtol=1e-12)

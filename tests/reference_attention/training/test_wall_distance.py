@@ -1,5 +1,5 @@
-"""Walls (points where another token's term becomes the largest) ahead of a flow: their distance, and that no flow
-passes them.
+"""Walls (points where another token's term of the gradient becomes the largest) ahead of a flow: their distance, and
+that no flow steps across them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def margins(p: np.ndarray) -> list[float]:
 def test_a_flow_does_not_pass_a_wall_that_its_solver_cannot_see(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setattr("reference_attention.training.flow.METHODS", {method: METHODS[method]})
     assert min(margins(gradient_flow(PROBLEM, START, norm=NORM).final)) > 0
-    if method != "LSODA":  # the other methods take shorter steps here
+    if method != "LSODA":  # only LSODA takes steps long enough to pass it
         return
     monkeypatch.setattr(WallDistance, "arc", lambda self, p, velocity: math.inf)
     assert margins(gradient_flow(PROBLEM, START, norm=NORM).final)[1] < -1e4
 
 
-def test_flows_in_a_batch_do_not_pass_the_wall() -> None:
+def test_flows_in_a_batch_do_not_pass_a_wall() -> None:
     alone = gradient_flow(PROBLEM, START, norm=NORM)
     flows = gradient_flows([PROBLEM], START[None], norms=np.array([NORM]))
     assert np.linalg.norm(flows.points[0] - alone.final) <= 1e-4
@@ -46,8 +46,8 @@ def test_at_the_wall_the_other_term_is_larger_by_room() -> None:
     velocity = np.array([2.0, 0.0, 1.0]) / math.sqrt(5)
     arc = WallDistance(PROBLEM).arc(START, velocity)
     first, second = margins(START + arc * velocity)
-    # The exponent of a term is log(gap·size·|ℓ'|) − margin; the second exceeds the first by ROOM, at slopes of the best
-    # scores.
+    # The exponent of a term is log(gap·size·|ℓ'|) − margin; at the wall the second exceeds the first by ROOM, with ℓ'
+    # at the best scores.
     short, long = math.log(math.hypot(2.0**-7, 2.0**-8)), math.log(32.0)
     slopes = [-math.log1p(math.exp(u)) for u in (-1.0, 2.0)]
     assert (long + slopes[1] - second) - (short + slopes[0] - first) == pytest.approx(ROOM, abs=1e-8)
@@ -59,13 +59,13 @@ def test_at_the_wall_the_other_term_is_larger_by_room() -> None:
     assert result[1] == math.inf
 
 
-def test_where_all_scores_tie_there_is_no_wall() -> None:
+def test_there_is_no_wall_where_all_scores_tie() -> None:
     level = Problem(KEYS, np.ones((2, 2)))
     assert WallDistance(level).arc(START, np.array([0.0, 0.0, 1.0])) == math.inf
 
 
 @pytest.mark.parametrize("scale", [2.0**-20, 1.0, 2.0**20])
-def test_walls_of_a_batch_agree_with_single_ones_in_any_units(scale: float) -> None:
+def test_wall_distances_of_a_batch_agree_with_those_of_each_problem_in_any_units(scale: float) -> None:
     rng = np.random.default_rng(4)
     keys, scores = rng.normal(size=(20, 2, 4, 3)), rng.normal(size=(20, 2, 4))
     p, velocity = 30 * rng.normal(size=(20, 3)), rng.normal(size=(20, 3))
