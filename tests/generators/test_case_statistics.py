@@ -99,7 +99,7 @@ def test_the_table_of_shares_names_known_properties() -> None:
         assert 0 <= least < most <= 1
 
 
-def test_shares_count_only_cases_to_which_a_property_applies() -> None:
+def test_shares_are_of_the_cases_to_which_a_property_applies() -> None:
     one = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
     tied = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]] * 2), np.zeros((2, 2)), LOSSES["sigmoid"]))
     q = Case(tied.problem, arrays={"q": np.array([1.0, 1.0])})
@@ -113,9 +113,9 @@ def test_shares_count_only_cases_to_which_a_property_applies() -> None:
     assert str(shares["identical support features"]) == ""
 
 
-def test_joint_properties_agree_with_figure_3() -> None:
-    """Figure 3(b) has two supports with different features, W = I and p_relax not parallel to p_mm; in 3(a) all inputs
-    are supports.
+def test_properties_of_joint_cases_agree_with_figure_3() -> None:
+    """Figure 3(b) has two supports with different features, W = I, and p_relax not parallel to p_mm; in Figure 3(a) all
+    inputs are supports.
     """
     result = drawn_shares("some", [dataset_named("figure-3b")]).shares
     assert str(result["identical support features"]) == "0"

@@ -38,19 +38,19 @@ def test_all_separable_and_locally_optimal_choices_are_found(seed: int) -> None:
     problem = random_problem(seed, n=3, tokens=4)
     separable, local = by_hand(problem)
     assert [alpha.tolist() for alpha in separable_choices(problem)] == separable
-    assert 0 < len(separable) < 4**3  # otherwise nothing was pruned, or everything
+    assert 0 < len(separable) < 4**3  # some choices are excluded, but not all
     results = [case.chosen_tokens.tolist() for case in locally_optimal_choices(Case(problem))]
     assert results == (local or [problem.optimal.tolist()])
 
 
-def test_a_given_choice_is_kept() -> None:
+def test_a_choice_of_tokens_given_by_the_user_is_kept() -> None:
     case = Case(random_problem(0), alpha=np.array([2, 0]))
     assert [c.chosen_tokens.tolist() for c in locally_optimal_choices(case)] == [[2, 0]]
 
 
 def test_without_a_locally_optimal_choice_the_optimal_tokens_are_used() -> None:
-    # The optimal token lies within the segment of the two others: no p selects it alone, and each end has the
-    # optimal token for its neighbour.
+    # The optimal token lies in the segment between the two others: no p selects it alone, and each end has the optimal
+    # token for its neighbour.
     problem = Problem(np.array([[[-1.0], [0.0], [1.0]]]), np.array([[0.0, 1.0, 0.0]]))
     assert by_hand(problem)[1] == []
     assert [case.chosen_tokens.tolist() for case in locally_optimal_choices(Case(problem))] == [[1]]

@@ -17,7 +17,7 @@ from generators.problems import cases
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 EXAMPLES, FEWER = 200, 60
-"""Numbers of examples among which a corner must occur that has at least one case in fifty, or in fifteen."""
+"""Numbers of examples among which a corner must occur: one that at least one case in fifty has, or in fifteen."""
 
 
 @cache
@@ -59,7 +59,7 @@ def scale(case: Case) -> float:
 
 
 def far_margins(case: Case) -> np.ndarray[Any, Any]:
-    """Return the SVM margins minus one of all tokens that are no neighbours."""
+    """Return the margins, less one, of all tokens that are no neighbours."""
     solution = solved(case)
     rest = ~solution.neighbours & np.isfinite(solution.margins)
     return solution.margins[rest] - 1
@@ -113,7 +113,7 @@ SEPARABLE_CORNERS: dict[str, Callable[[Case], Any]] = {
 
 @pytest.mark.parametrize("corner", SEPARABLE_CORNERS)
 @pytest.mark.parametrize("expected", [("separable", "strict-optimum"), ("locally-optimal",)], ids="+".join)
-def test_separable_corners_are_reached(corner: str, expected: tuple[str, ...]) -> None:
+def test_corners_of_separable_cases_are_reached(corner: str, expected: tuple[str, ...]) -> None:
     assert share(SEPARABLE_CORNERS[corner], *expected) > 0
 
 
@@ -128,13 +128,13 @@ def test_a_corner_that_no_case_has_is_noticed_as_missing() -> None:
 
 
 def test_most_problems_are_well_conditioned() -> None:
-    # Limits can be followed up to about ‖p_mm‖·max|k| = 100; some examples must be far beyond.
+    # Runs can be followed to their limits up to about ‖p_mm‖·max|k| = 100; some examples must be far beyond.
     expected = ("separable", "strict-optimum")
     assert share(lambda c: solved(c).norm * scale(c) < 100, *expected) > 0.6
     assert share(lambda c: solved(c).norm * scale(c) > 1e3, *expected) > 0.01
 
 
-def test_score_corners_are_reached() -> None:
+def test_corners_of_scores_are_reached() -> None:
     assert share(lambda c: smallest_gap(c) < 1e-5, "separable", "strict-optimum") > 0
     assert share(lambda c: smallest_gap(c) >= 2, "separable", "strict-optimum") > 0
     assert share(lambda c: {*c.problem.optimal} >= {0, 1}, "separable", "strict-optimum") > 0
@@ -148,7 +148,7 @@ def test_score_corners_are_reached() -> None:
     ("further", "least"), [((), 0.25), (("distinct-scores",), 0.25), (("equal-non-optimal-scores",), 0.1)]
 )
 def test_locally_but_not_globally_optimal_tokens_are_frequent(further: tuple[str, ...], least: float) -> None:
-    # Under Assumption B an input with a neighbour has α as its optimal token: only inputs without neighbours are free.
+    # Under Assumption B the chosen token α_i of an input i with a neighbour is optimal; others may not be.
     assert (
         share(
             lambda c: (c.problem.gaps(c.alpha) < 0).any(),
@@ -160,7 +160,7 @@ def test_locally_but_not_globally_optimal_tokens_are_frequent(further: tuple[str
     )
 
 
-def test_dataset_corners_are_reached() -> None:
+def test_corners_of_datasets_are_reached() -> None:
     lemma = ("positive-labels", "strict-optimum", "head-in-key-range")
     given_w = lambda c: c.dataset.W is not None  # noqa: E731
     assert share(lambda c: c.dataset.W is None, *lemma) > 0
@@ -187,7 +187,9 @@ MINIMAL: list[tuple[tuple[str, ...], list[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("expected", "keys", "scores"), MINIMAL, ids=lambda x: "+".join(map(str, x))[:40])
-def test_the_simplest_example_is_small(expected: tuple[str, ...], keys: list[Any], scores: list[Any]) -> None:
+def test_the_simplest_example_of_a_strategy_is_small(
+    expected: tuple[str, ...], keys: list[Any], scores: list[Any]
+) -> None:
     case = simplest(lambda _: True, *expected)
     assert case.problem.keys.tolist() == keys
     assert case.problem.scores.tolist() == scores

@@ -35,7 +35,7 @@ LOOKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_each_kind_of_numbers_has_its_own_feature_only(name: str) -> None:
+def test_each_kind_of_numbers_has_only_its_own_feature(name: str) -> None:
     x = np.array([LOOKS[name]])
     result = {look for look in LOOKS if OF_FEATURES[look](x)}
     assert result == {name}
@@ -52,7 +52,7 @@ def test_decimals_in_other_units_are_recognised() -> None:
     assert OF_FEATURES["columns in other units"](np.array([[[1.0]]])) is None
 
 
-def test_small_fractions_have_no_feature() -> None:
+def test_data_of_small_fractions_have_no_feature() -> None:
     x = np.array([[[0.5, -3.0], [2.0, 1.0]]])
     assert not OF_FEATURES["numbers as users have them"](x)
     assert not OF_FEATURES["coordinate mostly zero"](x)
@@ -81,7 +81,7 @@ def test_copies_constants_and_repeats_are_recognised() -> None:
     assert [str(twice[name]) for name in ("repeated input", "constant coordinate")] == ["1/1", "1/1"]
     assert str(twice["apart in one coordinate, p_mm uses it"]) == "1/1"
     assert str(twice["apart in one coordinate, p_mm does not"]) == "0"
-    # With other scores the copied input is a different input.
+    # A copy of an input with other scores is another input.
     assert (
         str(drawn_shares("some", [Case(Problem(keys, np.array([[1.0, 0.0], [2.0, 0.0]])))]).shares["repeated input"])
         == "0"
@@ -89,6 +89,6 @@ def test_copies_constants_and_repeats_are_recognised() -> None:
     assert apart_in_one_coordinate(np.array([[[1.0, 2.0], [1.0, 3.0], [0.0, 3.0]]])).sum() == 4
 
 
-def test_where_w_is_trained_features_ignore_scores() -> None:
+def test_features_of_data_with_queries_do_not_depend_on_scores() -> None:
     data = QueryDataset([[[1.0, 0.3], [0.0, 0.7]]], [[1.0, 0.5]], [1.0], [1.0, 0.0])
     assert features_of(Case(data.problem, queried=data)).tolist() == [[[0.3], [0.7]]]

@@ -1,4 +1,8 @@
-"""Predicates on tokens, labels and head: what they prove, what they refute, and what they leave undecided."""
+"""Predicates on tokens, labels and head: what they prove, what they refute, and what they leave undecided.
+
+Notation: Γ is the largest label margin, v̄_mm the direction of the head that has it, x mixed features; ν is the
+constant of Assumption C, by which the margin decreases with the weight of other tokens.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def finding_of(id: str, *args: Any, **options: Any) -> Finding:
     return ASSUMPTIONS[id].check(case(*args, **options))
 
 
-def test_without_a_dataset_nothing_is_established() -> None:
+def test_predicates_on_datasets_establish_nothing_without_a_dataset() -> None:
     bare = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
     for id in ("positive-labels", "head-in-key-range", "optimal-tokens", "optimal-support-tokens"):
         finding = ASSUMPTIONS[id].check(bare)
@@ -54,8 +58,8 @@ def test_a_head_in_the_range_of_keys_is_decided_exactly() -> None:
     assert off.holds is False
     assert "W z = 0" in off.evidence
     assert off.exact == {"z": ["-1", "1"], "v·z": str(fmpq(1, 2**52))}
-    # 0.1 + 0.2 is not 0.3: the rows (0.1, 0.2) and (0.2, 0.4) are proportional, (0.1, 0.3) and (0.2, 0.6) as well,
-    # (0.1, 0.7) and (0.3, 2.1) are not, as floats.
+    # In floats 0.1 + 0.2 is not 0.3: the rows (0.1, 0.2) and (0.2, 0.4) are proportional, so are (0.1, 0.3) and (0.2,
+    # 0.6), but (0.1, 0.7) and (0.3, 2.1) are not.
     assert finding_of("head-in-key-range", X, [1], [0.2, 0.4], [[0.1, 0.2]]).holds
     assert finding_of("head-in-key-range", X, [1], [0.3, 2.1], [[0.1, 0.7]]).holds is False
 
@@ -65,22 +69,22 @@ def paper_family(short: float, Y: Any = (1, -1)) -> Finding:
     return finding_of("optimal-tokens", X, Y, [0, 1])
 
 
-def test_assumption_c_on_the_papers_family() -> None:
+def test_assumption_c_is_proven_on_the_papers_family_of_data() -> None:
     proven = paper_family(1.0)
     assert proven.holds
     assert "ν" in proven.evidence
     # ‖(−1, 1.7)‖ < ‖u*‖ = 2 is within the family; (−1, 1.8) is longer, but any mixture still reduces the margin.
     assert paper_family(1.7).holds
     assert paper_family(1.8).holds
-    # Mixing (∓1, 2) with (0, 2) at one input does not reduce the margin: both have Y_i v̄_mm·x = Γ.
+    # A mixture of (∓1, 2) and (0, 2) at one input has the same margin: both tokens have Y_i v̄_mm·x = Γ.
     assert paper_family(2.0).holds is not True
 
 
-def test_assumption_c_on_figure_3() -> None:
+def test_assumption_c_holds_in_figure_3a_and_is_refuted_in_figure_3b() -> None:
     X = np.zeros((3, 2, 2))
     X[:, 0] = [(1, 1), (1, -1), (0.5, 1)]
     assert finding_of("optimal-tokens", X, [1, -1, 1], [0, 1]).holds
-    # All its duals can be positive at once, but the vertex of the dual polytope that a solver returns has a zero.
+    # All duals can be positive at once, though one is zero at the vertex of the dual polytope that a solver returns.
     label = label_margin(np.array([(1.0, 1.0), (-1.0, 1.0), (0.5, 1.0)]))
     assert label is not None
     assert all(x > 0 for x in label.duals)
@@ -89,18 +93,18 @@ def test_assumption_c_on_figure_3() -> None:
     assert refuted.holds is False
     assert "input 2" in refuted.evidence
     assert finding_of("optimal-support-tokens", X, [1, -1, 1], [0, 1]).holds
-    # One ulp above the margin, the third input is no longer a support.
+    # If its margin is one ulp larger, the third input is no longer a support.
     X[2, 0] = (0.5, 1 + ULP)
     assert finding_of("optimal-tokens", X, [1, -1, 1], [0, 1]).holds is False
 
 
-def test_assumption_c_needs_separable_features() -> None:
+def test_assumption_c_is_refuted_where_features_are_not_separable() -> None:
     opposed = finding_of("optimal-tokens", [[[1], [0]], [[1], [0]]], [1, -1], [1], alpha=[0, 0])
     assert opposed.holds is False
     assert "no" in opposed.evidence
 
 
-def test_assumption_c_is_refuted_where_a_longer_token_helps() -> None:
+def test_assumption_c_is_refuted_where_a_longer_token_has_the_larger_margin() -> None:
     longer = finding_of("optimal-tokens", [[[1, 0], [2, 1]]], [1], [1, 0], alpha=[0])
     assert longer.holds is False
 
@@ -112,7 +116,7 @@ def relaxed(head_radii: Any, prompt_radii: Any) -> Finding:
     return finding_of("radius-schedule", X, [1, -1, 1], [0, 1], **radii)
 
 
-def test_a_radius_schedule_is_decided() -> None:
+def test_the_assumption_on_radii_of_head_and_prompt_is_decided() -> None:
     assert relaxed([10, 1e3], [1, 10]).holds
     assert relaxed([1e3, 1e3], [1, 10]).holds is False
     assert relaxed([0.1, 10], [1, 10]).holds is False
@@ -132,8 +136,8 @@ def test_label_margin_solves_the_svm_exactly(features: Any) -> None:
 
 
 REFUTED = {
-    # A non-support that can be tied away (Figure 3(b)); then a longer token of the same label margin, and one of a
-    # larger margin.
+    # In turn: an input that is no support and whose chosen token need not be selected (Figure 3(b)); a longer token of
+    # the same label margin; a token with which the margin is larger; an input that is no support.
     "tied": ([[[1, 1], [0, 0]], [[1, -1], [0, 0]], [[0.5, 1.5], [0, 0]]], [1, -1, 1]),
     "longer": ([[[2, 1], [3, 2]], [[-2, -1], [1, 1]]], [1, -1]),
     "swapped": ([[[1, 3], [0.99, -3.2]], [[1, -3], [0.5, 0]]], [1, 1]),
@@ -142,7 +146,7 @@ REFUTED = {
 
 
 def nonoptimality_and_loss(example: Case, p: np.ndarray) -> tuple[float, float]:
-    """Return max_i (1 − s_iα), and Γ minus the label margin at p, in units of Γ."""
+    """Return the largest weight max_i (1 − s_iα) of other tokens, and Γ minus the label margin at p, in units of Γ."""
     assert example.dataset is not None
     signed = example.dataset.Y[:, None, None] * example.dataset.X
     weights = softmax_weights(example.problem.keys, p)
@@ -154,8 +158,8 @@ def nonoptimality_and_loss(example: Case, p: np.ndarray) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", sorted(REFUTED))
 def test_the_reported_prompt_refutes_assumption_c(name: str) -> None:
-    """At the prompt as printed, to six digits, 1 − s_iα is not small but the label margin is Γ, so that no ν > 1e-9
-    exists.
+    """At the prompt as printed, to six digits, the weight 1 − s_iα of other tokens is not small but the label margin is
+    Γ, so that no ν > 1e-9 exists.
     """
     X, Y = REFUTED[name]
     finding = finding_of("optimal-tokens", X, Y, [1, 1], alpha=[0] * len(X))
@@ -166,7 +170,7 @@ def test_the_reported_prompt_refutes_assumption_c(name: str) -> None:
     q, loss = nonoptimality_and_loss(example, np.array([float(x) for x in named[1].split(",")]))
     assert q > 0.1
     assert loss < 1e-10
-    # A prompt that selects α refutes nothing, which this check must notice.
+    # A prompt that selects the chosen tokens refutes nothing, as the numbers at it show.
     selecting = max_margin(example.problem.keys, example.chosen_tokens)
     assert isinstance(selecting, MaxMargin)
     assert nonoptimality_and_loss(example, 40 * selecting.p)[0] < 1e-9

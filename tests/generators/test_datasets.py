@@ -41,7 +41,7 @@ FAILING = {
 
 
 @pytest.mark.parametrize("name", HOLDING)
-def test_assumptions_of_the_figures(name: str) -> None:
+def test_named_datasets_satisfy_the_assumptions_of_their_figures(name: str) -> None:
     case = dataset_named(name)
     for id in HOLDING[name]:
         assert ASSUMPTIONS[id].check(case).holds is True, id
@@ -50,7 +50,7 @@ def test_assumptions_of_the_figures(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*DATASETS, *ALIASES])
-def test_every_name_gives_a_consistent_case(name: str) -> None:
+def test_every_named_dataset_is_a_consistent_case(name: str) -> None:
     case, again = dataset_named(name), dataset_named(name)
     assert case.name == ALIASES.get(name, name)
     data = case.queried or case.dataset
@@ -65,7 +65,7 @@ def test_every_name_gives_a_consistent_case(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "seed", "noise", "T"), [("tsvm-paths-3", 1, 0.3, 3), ("tsvm-paths-5", 3, 0.5, 5)])
-def test_the_notebook_data_agree_with_their_generator(name: str, seed: int, noise: float, T: int) -> None:
+def test_the_data_of_the_notebook_are_those_of_their_generator(name: str, seed: int, noise: float, T: int) -> None:
     torch = pytest.importorskip("torch")
     drawn = torch.Generator().manual_seed(seed)
     v = torch.randn(2, generator=drawn)
@@ -106,13 +106,13 @@ def test_figure_8_shows_two_svm_directions_from_two_starts() -> None:
         alpha = np.argmax(case.problem.keys @ end, axis=1)
         solution = max_margin(case.problem.keys, alpha)
         assert isinstance(solution, MaxMargin)
-        # Directions converge like 1/‖p‖, here with a constant below ten.
+        # The distance of directions from their limit is a constant, here below ten, divided by ‖p‖.
         assert np.linalg.norm(end / np.linalg.norm(end) - solution.direction) < 10 / 1e5
         assert ASSUMPTIONS["locally-optimal"].check(case.replace(alpha=alpha.astype(np.int64))).holds
         reached.append(tuple(alpha))
     assert reached == [(0, 0), (0, 1)]
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_an_unknown_name_of_a_dataset_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidInput, match="figure-1a"):
         dataset_named("figure-2")

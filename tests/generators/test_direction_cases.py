@@ -1,4 +1,6 @@
-"""Cases with a direction: the promised properties hold by construction, the corners occur, and examples shrink."""
+"""Strategies for cases with a direction: promised properties hold by construction, corners occur, and examples
+shrink.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def test_each_kind_of_direction_has_its_property(kind: str) -> None:
     check()
 
 
-def test_the_corners_occur() -> None:
+def test_the_corners_of_cases_with_a_direction_occur() -> None:
     seen: Counter[str] = Counter()
 
     @settings(max_examples=150, phases=(Phase.generate,))
@@ -78,13 +80,13 @@ def test_the_corners_occur() -> None:
     assert all(seen[name] for name in names), seen
 
 
-def test_examples_shrink() -> None:
+def test_cases_with_a_direction_shrink_to_small_data() -> None:
     small = find(direction_cases(), lambda case: True)
     assert small.problem.keys.size <= 6
-    assert np.abs(small.problem.keys).max() <= 3  # the place where the shrinker stops depends on the draws
+    assert np.abs(small.problem.keys).max() <= 3  # where the shrinker stops depends on the draws
 
 
-def test_levels_excluded_by_general_position() -> None:
+def test_levels_of_logits_are_not_allowed_where_general_position_excludes_them() -> None:
     assert levels_allowed(np.array([[0.0, 1.0, 1.0]]), 2)
     assert not levels_allowed(np.array([[0.0, 1.0, 1.0]]), 1), "two rows of level 1 in one dimension"
     assert not levels_allowed(np.array([[0.0, 0.0]]), 1), "a tie in one dimension is a zero row"

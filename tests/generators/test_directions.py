@@ -20,7 +20,7 @@ QUICK = settings(max_examples=300, derandomize=True, database=None, phases=[Phas
 
 
 @pytest.mark.parametrize("d", [1, 3])
-def test_prompts_reach_zero_small_and_huge(d: int) -> None:
+def test_drawn_prompts_include_zero_small_and_huge_ones(d: int) -> None:
     along = np.arange(1.0, d + 1)
     made = prompts(d, along=along)
     find(made, lambda p: not p.any(), settings=QUICK)
@@ -48,19 +48,19 @@ def test_points_lie_in_the_cone(case: Case, mu: float, radius: float, data: st.D
     arrays = {"cone_mu": np.array(max(mu, 2.0**-45)), "cone_radius": np.array(radius)}
     placed = case.replace(start=p, arrays=arrays)
     assert ASSUMPTIONS["in-cone"].check(placed).holds
-    # The check can fail: with a larger radius the same point is too short.
+    # For a larger radius the same point is too short.
     too_far = case.replace(start=p, arrays={**arrays, "cone_radius": np.array(2 * np.linalg.norm(p) + 1)})
     assert ASSUMPTIONS["in-cone"].check(too_far).holds is False
 
 
-def test_the_boundary_of_the_cone_is_approached() -> None:
+def test_drawn_points_approach_the_boundary_of_their_cone() -> None:
     axis = np.array([1.0, 2.0, 0.0])
     mu, radius = 0.1, 3.0
 
     def miss(p: np.ndarray) -> float:  # type: ignore[type-arg]
         return float(p @ axis / np.linalg.norm(p) / np.linalg.norm(axis)) - (1 - mu)
 
-    # At 0.999 of the angle, cos exceeds 1 − μ by about 2μ/1000.
+    # At 0.999 times the cone's angle, the cosine exceeds 1 − μ by about 2μ/1000.
     near = find(points_in_cone(axis, mu, radius), lambda p: miss(p) < 3e-3 * mu, settings=QUICK)
     assert miss(near) > 0
     shortest = find(points_in_cone(axis, mu, radius), lambda p: np.linalg.norm(p) < radius * 1.001, settings=QUICK)
@@ -68,6 +68,6 @@ def test_the_boundary_of_the_cone_is_approached() -> None:
 
 
 @pytest.mark.parametrize(("p", "mu", "radius"), [([0.0], 0.5, 1.0), ([1.0], 1.5, 1.0), ([1.0], 0.5, -1.0)])
-def test_bad_cones_are_refused(p: list[float], mu: float, radius: float) -> None:
+def test_cones_with_invalid_parameters_are_refused(p: list[float], mu: float, radius: float) -> None:
     with pytest.raises(InvalidInput, match="cone"):
         points_in_cone(np.array(p), mu, radius).example()

@@ -1,4 +1,7 @@
-"""General position: keys by hand, near misses, and agreement with the literal definition."""
+"""General position: keys by hand, near misses, and agreement with the literal definition.
+
+A row (i, t) of a choice α is the key of the chosen token α_i minus that of token t; a matrix is a set of rows.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ def holds_for(keys: Any) -> bool | None:
 
 
 def literally(keys: np.ndarray[Any, Any]) -> bool:
-    """Decide the definition literally: every choice α, every set of rows (i, t), rank or range over the rationals."""
+    """Decide the definition literally: for every choice α and every set of rows, the rank or range over the
+    rationals.
+    """
     n, tokens, d = keys.shape
     for alpha in product(range(tokens), repeat=n):
         rows = [keys[i, a] - keys[i, t] for i, a in enumerate(alpha) for t in range(tokens) if t != a]
@@ -38,23 +43,23 @@ def literally(keys: np.ndarray[Any, Any]) -> bool:
     return True
 
 
-def test_three_tokens_on_a_line_are_not_in_general_position() -> None:
+def test_keys_with_three_tokens_on_a_line_are_not_in_general_position() -> None:
     assert holds_for([[[0, 0], [1, 1], [2, 2]]]) is False
     assert holds_for([[[0, 0], [1, 1], [2, 2 + 2.0**-51]]])
     assert holds_for([[[0, 0], [1, 1], [2, 3]]])
 
 
-def test_a_repeated_token_or_difference_is_not_in_general_position() -> None:
+def test_keys_with_a_repeated_token_or_difference_are_not_in_general_position() -> None:
     assert holds_for([[[0, 0], [0, 0]]]) is False
     assert holds_for([[[0], [1]], [[5], [6]]]) is False
     assert holds_for([[[0], [1]], [[5], [7]]])
 
 
-def test_the_all_ones_vector_must_not_be_in_the_range() -> None:
-    # d = 1, rows ±1 and 2: p = 1 gives all ones for two equal rows only.
+def test_keys_of_which_a_matrix_has_ones_in_its_range_are_not_in_general_position() -> None:
+    # In one dimension with rows ±1 and 2, a prompt gives all ones only for two equal rows.
     assert holds_for([[[1], [0]], [[2], [0]]])
     assert holds_for([[[1], [0]], [[1], [0]]]) is False
-    # d = 2: (1,0), (0,1), (1/2,1/2) are pairwise independent, but all have the product 1 with p = (1, 1).
+    # In two dimensions (1, 0), (0, 1), (1/2, 1/2) are pairwise independent, but all have the product 1 with (1, 1).
     keys = [[[1, 0], [0, 0]], [[0, 1], [0, 0]], [[0.5, 0.5], [0, 0]]]
     assert holds_for(keys) is False
     keys[2][0][0] += 2.0**-50
@@ -67,14 +72,14 @@ def test_beyond_the_limit_of_matrices_nothing_is_established() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 1), (3, 2, 2), (2, 3, 2), (3, 4, 1), (2, 4, 3), (4, 2, 6)])
-def test_the_count_of_matrices_matches_their_enumeration(shape: tuple[int, int, int]) -> None:
+def test_the_number_of_matrices_is_that_of_their_enumeration(shape: tuple[int, int, int]) -> None:
     n, tokens, _ = shape
     assert matrices(*shape) == sum(1 for m in sizes(*shape) for _ in selections(n, tokens, m)) <= MOST_MATRICES
 
 
 @pytest.mark.parametrize("shape", [(30, 2, 2), (200, 2, 1), (16, 256, 256), (100, 3, 8)])
-def test_sizes_beyond_reach_are_counted_not_enumerated(shape: tuple[int, int, int]) -> None:
-    """Enumerating T^n splits would take for ever at n = 30."""
+def test_matrices_of_large_problems_are_counted_without_enumeration(shape: tuple[int, int, int]) -> None:
+    """An enumeration of the T^n choices of tokens would take for ever at n = 30."""
     generator = np.random.default_rng(0)
     assert holds_for(generator.normal(size=shape)) is (True if matrices(*shape) <= MOST_MATRICES else None)
 
@@ -94,7 +99,7 @@ def test_the_enumeration_agrees_with_the_definition(keys: np.ndarray[Any, Any]) 
 
 
 @pytest.mark.parametrize("scale", [2.0**-300, 2.0**300])
-def test_units_do_not_change_the_decision(scale: float) -> None:
+def test_the_decision_on_general_position_does_not_depend_on_the_unit_of_the_keys(scale: float) -> None:
     keys = np.array([[[0, 0], [1, 1], [2, 3.0]]])
     assert holds_for(keys * scale)
     assert holds_for(np.array([[[0, 0], [1, 1], [2, 2.0]]]) * scale) is False

@@ -1,4 +1,4 @@
-"""One case in five has sizes at which kernels work block by block; the assumptions hold on these cases, too."""
+"""One case in five has sizes at which kernels work block by block; assumptions hold on these cases too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.generators.test_strategies import broken_assumptions
         (MODERATE, ("locally-optimal",)),
     ],
 )
-def test_a_fifth_of_the_cases_is_large(large: Large, expected: tuple[str, ...]) -> None:
+def test_a_fifth_of_the_cases_has_large_sizes(large: Large, expected: tuple[str, ...]) -> None:
     shapes = []
 
     def check(case: Case) -> None:
@@ -45,7 +45,7 @@ def test_a_fifth_of_the_cases_is_large(large: Large, expected: tuple[str, ...]) 
     assert all(n * T * d <= large.entries and n * T <= large.rows for n, T, d in wide)
 
 
-def test_every_length_around_a_block_can_come_up() -> None:
+def test_every_length_around_a_multiple_of_a_block_size_can_be_drawn() -> None:
     lengths = set()
 
     def check(shape: tuple[int, int, int]) -> None:
@@ -63,7 +63,7 @@ def test_every_length_around_a_block_can_come_up() -> None:
     assert lengths == {(axis, size) for axis in "Td" for size in AROUND_BLOCKS}
 
 
-def test_large_sizes_cannot_be_combined_with_other_sizes() -> None:
+def test_large_sizes_together_with_other_requested_sizes_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"^large: tokens or d already gives the sizes"):
         cases(large=BLOCKS, d=1)
     with pytest.raises(InvalidInput, match=r"^large: general-position"):

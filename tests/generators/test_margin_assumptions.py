@@ -28,20 +28,20 @@ def finding_of(id: str, *args: Any, **arrays: Any) -> Finding:
     return ASSUMPTIONS[id].check(case(*args, **arrays))
 
 
-def test_separable_and_its_farkas_proof() -> None:
+def test_separability_is_decided_and_refuted_by_a_farkas_proof() -> None:
     assert finding_of("separable", [[[1, 0], [0, 0]], [[0, 1], [0, 0]]], [[1, 0], [1, 0]]).holds
     opposed = finding_of("separable", [[[1, 0], [0, 0]], [[-1, 0], [0, 0]]], [[1, 0], [1, 0]])
     assert opposed.holds is False
     assert "1/2" in opposed.evidence
     assert opposed.exact == {"λ": {"0,1": "1/2", "1,1": "1/2"}}
-    # The smallest turn away from exact opposition makes the tokens separable again.
+    # If the two rows are not exactly opposed, the tokens are separable.
     assert finding_of("separable", [[[1, 0], [0, 0]], [[-1, 1e-12], [0, 0]]], [[1, 0], [1, 0]]).holds
     doubled = finding_of("separable", [[[1, 0], [1, 0]]], [[1, 0]])
     assert doubled.holds is False
 
 
 def test_evidence_on_real_data_is_short_with_exact_numbers_kept() -> None:
-    """There are nine multipliers of hundreds of digits; the evidence shows the four largest, rounded."""
+    """Of nine multipliers of hundreds of digits the evidence shows the four largest, rounded; the proof keeps all."""
     rng = np.random.default_rng(0)
     result = ASSUMPTIONS["separable"].check(
         Case(Problem(rng.standard_normal((6, 10, 8)), rng.standard_normal((6, 10))))
@@ -63,7 +63,7 @@ def test_separability_depends_on_the_chosen_tokens() -> None:
     assert finding_of("separable", keys, scores, [1]).holds is False
 
 
-def test_locally_optimal_requires_neighbours_of_lower_score() -> None:
+def test_chosen_tokens_are_locally_optimal_only_if_their_neighbours_score_lower() -> None:
     keys = [[[0, 0], [-1, 0], [-2, 1]]]
     assert finding_of("locally-optimal", keys, [[0, -1, 5]], [0]).holds
     higher = finding_of("locally-optimal", keys, [[0, 0, 5]], [0])
@@ -75,48 +75,48 @@ def test_locally_optimal_requires_neighbours_of_lower_score() -> None:
 
 
 @pytest.mark.parametrize("beyond", [NEAR, 1 + ULP])
-def test_a_margin_of_almost_one_is_no_neighbour(beyond: float) -> None:
-    # A float tolerance of 1e-8 would call token 2, which scores higher, a neighbour.
+def test_a_token_whose_margin_is_almost_one_is_no_neighbour(beyond: float) -> None:
+    # A tolerance of 1e-8 would make token 2, which scores higher, a neighbour.
     assert finding_of("locally-optimal", [[[0], [-1], [-beyond]]], [[0, -1, 5]], [0]).holds
     assert finding_of("locally-optimal", [[[0], [-1], [-1]]], [[0, -1, 5]], [0]).holds is False
 
 
-def test_an_input_without_neighbours_is_not_constrained() -> None:
+def test_scores_of_an_input_without_neighbours_do_not_matter() -> None:
     keys = [[[1, 0], [0, 0]], [[-2, 1], [0, 0]]]
     assert finding_of("locally-optimal", keys, [[1, 0], [1, 0]], [0, 1]).holds
     assert finding_of("locally-optimal", keys, [[1, 0], [1, 0]], [1, 0]).holds is False
 
 
 def test_optimal_sets_are_separable_though_no_single_token_is() -> None:
-    # Two equal tokens (1) are optimal: ATT-SVM with a single one of them is infeasible, ATT-SVM' is not.
+    # Two tokens with the equal key 1 are optimal: ATT-SVM for one of them is infeasible, ATT-SVM' for both is not.
     keys, scores = [[[1], [1], [0]]], [[1, 1, 0]]
     assert finding_of("separable", keys, scores).holds is False
     assert finding_of("separable-optimal-sets", keys, scores).holds
     assert finding_of("separable-optimal-sets", [[[0], [0], [1], [-1]]], [[1, 1, 0, 0]]).holds is False
-    # Only the second optimal token lies outside the hull of the others.
+    # Of the optimal tokens only the second lies outside the hull of the others.
     second = finding_of("separable-optimal-sets", [[[0], [2], [1], [-1]]], [[1, 1, 0, 0]])
     assert second.holds
     assert "[1]" in second.evidence
     assert finding_of("separable-optimal-sets", [[[0], [2]]], [[1, 1]]).holds
 
 
-def test_too_many_choices_are_not_established() -> None:
+def test_separability_of_sets_with_too_many_choices_is_not_established() -> None:
     keys, scores = np.zeros((4, 10, 1)), np.ones((4, 10))
     scores[:, -1] = 0
     assert finding_of("separable-optimal-sets", keys, scores).holds is None
 
 
 def start_in_cone(start: list[float], mu: float, radius: float) -> Finding:
-    # p_mm = (1, 0)
+    # The solution of ATT-SVM is p_mm = (1, 0).
     one = case([[[1, 0], [0, 0]]], [[1, 0]], cone_mu=mu, cone_radius=radius)
     return ASSUMPTIONS["in-cone"].check(one.replace(start=np.array(start, dtype=np.float64)))
 
 
-def test_in_cone_is_exact_at_its_boundary() -> None:
-    # cos = 3/5 lies between 1 − 7/16 and 1 − 3/8; no float μ gives 1 − μ = 3/5 exactly.
+def test_the_start_is_decided_exactly_at_the_boundary_of_the_cone() -> None:
+    # The cosine 3/5 lies between 1 − 7/16 and 1 − 3/8; no float μ gives 1 − μ = 3/5 exactly.
     assert start_in_cone([3, 4], 0.4375, 5).holds
     assert start_in_cone([3, 4], 0.375, 5).holds is False
-    # (1, 0) is on the axis, so that any μ will do; its length is exactly R, then one ulp below.
+    # The start (1, 0) is on the axis, so that any μ will do; its length is exactly the radius, then half an ulp less.
     assert start_in_cone([1, 0], 0.0, 1).holds
     assert start_in_cone([1 - ULP / 2, 0], 0.0, 1).holds is False
     assert start_in_cone([1, 2.0**-60], 0.0, 1).holds is False
@@ -125,7 +125,7 @@ def test_in_cone_is_exact_at_its_boundary() -> None:
     assert start_in_cone([0, 0], 0.5, 0).holds is False
 
 
-def test_in_cone_without_start_or_constants() -> None:
+def test_in_cone_holds_without_a_start_and_is_undecided_without_constants() -> None:
     one = case([[[1, 0], [0, 0]]], [[1, 0]])
     assert ASSUMPTIONS["in-cone"].check(one).holds
     assert ASSUMPTIONS["in-cone"].check(one.replace(start=np.ones(2))).holds is None
@@ -144,7 +144,7 @@ def test_a_step_size_is_compared_with_its_bound() -> None:
     assert ASSUMPTIONS["step-size"].check(flat).holds
 
 
-def test_a_solver_that_returns_wrong_results_establishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_results_of_a_solver_establish_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, alpha = np.array([[[1.0, 0], [0, 0]], [[0, 1], [0, 0]]]), np.zeros(2, dtype=np.int64)
     lie = Infeasible(alpha, np.zeros((2, 2)), {(0, 1): fmpq(1)})
     honest = max_margin(keys, alpha)

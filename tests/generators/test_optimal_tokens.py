@@ -1,4 +1,8 @@
-"""Assumption C: the cone certificate is right, refutations have a witness, the strategies reach the corners."""
+"""Assumption C: the cone certificate is right, refutations have a witness, the strategies reach the corners.
+
+Notation: z are the features of chosen tokens, Γ is their label margin, λ are the duals, and ν is the constant by which
+the margin decreases with the weight q of other tokens; u* is the paper's signal vector, x a token, Y a label.
+"""
 
 from __future__ import annotations
 
@@ -70,26 +74,26 @@ def test_supports_are_certified_and_non_supports_are_not(case: Case) -> None:
     assert token_optimality(case).holds is not True
 
 
-def test_the_papers_example_has_the_papers_constants() -> None:
-    """With x_i1 = Y_i u* and ‖x_it‖ < ‖u*‖, ν = ‖u*‖ − max‖x_it‖."""
+def test_the_certified_constant_of_the_papers_example_is_the_papers() -> None:
+    """For x_i1 = Y_i u* and ‖x_it‖ < ‖u*‖, the constant is ν = ‖u*‖ − max‖x_it‖."""
     case = case_of([[(2.0, 0.0), (0.0, 1.0)], [(-2.0, 0.0), (0.6, 0.8)]], [1.0, -1.0])
     optimality = token_optimality(case)
     assert optimality.holds
     assert optimality.nu == pytest.approx(1.0, rel=1e-9)
 
 
-def test_figure_3a_is_certified_with_the_best_dual() -> None:
-    """With Γ = 1 and zero tokens, ν = min_i λ_i^max; the duals of (1, 1), (−1, 1), (1/2, 1) have maxima
-    1/2, 1/2, 2/3.
+def test_assumption_c_in_figure_3a_is_certified_with_the_best_duals() -> None:
+    """For Γ = 1 and other tokens of zero, ν is the least of the largest values of single duals, which are 1/2, 1/2 and
+    2/3 for z = (1, 1), (−1, 1) and (1/2, 1).
     """
     optimality = token_optimality(DATASETS["figure-3a"]())
     assert optimality.holds
     assert optimality.nu == pytest.approx(1 / 3, rel=1e-9) or optimality.nu == pytest.approx(0.5, rel=1e-9)
 
 
-def test_negative_copies_are_refuted_with_a_witness() -> None:
-    """z = (1, ±10) with copies −0.9 z: the theorem on c ≥ 0 does not apply, and a swap gives a margin far
-    above Γ = 1.
+def test_assumption_c_is_refuted_with_a_witness_for_negative_copies_of_chosen_tokens() -> None:
+    """For z = (1, ±10) with copies −0.9 z the theorem on copies c z, c ≥ 0, does not apply, and an exchange of tokens
+    gives a margin far above Γ = 1.
     """
     first, second = np.array([1.0, 10.0]), np.array([1.0, -10.0])
     case = case_of([[tuple(first), tuple(-0.9 * first)], [tuple(second), tuple(0.0 * second)]], [1.0, 1.0])
@@ -101,25 +105,25 @@ def test_negative_copies_are_refuted_with_a_witness() -> None:
     assert label_margin_at(signed(case), weights / weights.sum(axis=1, keepdims=True)) > 1.0
 
 
-def test_the_boundary_of_the_cone_is_not_certified() -> None:
+def test_assumption_c_is_not_certified_at_the_boundary_of_the_cone() -> None:
     inside = case_of([[(1.0, 0.0), (0.0, 1 - 2.0**-20)]], [1.0])
     boundary = case_of([[(1.0, 0.0), (0.0, 1.0)]], [1.0])
     assert token_optimality(inside).holds
     assert token_optimality(boundary).holds is None
 
 
-def test_a_longer_token_is_refuted() -> None:
-    """With one input, selecting the longer token gives the larger label margin."""
+def test_assumption_c_is_refuted_where_another_token_is_longer() -> None:
+    """With a single input the longer token gives the larger label margin."""
     optimality = token_optimality(case_of([[(1.0, 0.0), (0.0, 2.0)]], [1.0]))
     assert optimality.holds is False
 
 
-def test_without_tokens_nothing_is_established() -> None:
+def test_assumption_c_is_not_established_without_tokens() -> None:
     case = replace(case_of([[(1.0, 0.0), (0.0, 0.0)]], [1.0]), dataset=None)
     assert token_optimality(case).holds is None
 
 
-def test_the_strategy_reaches_the_corners() -> None:
+def test_the_strategy_for_assumption_c_reaches_its_corners() -> None:
     kinds: set[str] = set()
 
     @settings(max_examples=300)
@@ -157,8 +161,8 @@ def test_the_strategy_reaches_the_corners() -> None:
 
 
 def test_nu_of_a_token_that_is_nearly_the_chosen_one_is_valid() -> None:
-    """Tokens lie within 1e-5 of chosen ones of length 1000, so that floats lose digits of the differences. Γ = 1, λ =
-    1/2.
+    """Other tokens lie within 1e-5 of chosen ones of length 1000, so that floats lose digits of the differences; Γ = 1,
+    and all λ are 1/2.
     """
     X = np.zeros((2, 2, 3))
     X[:, 0] = [[1.0, 1000.1, 0.0], [1.0, -1000.1, 0.0]]

@@ -1,4 +1,4 @@
-"""Strategies construct locally optimal tokens that are not optimal, and keep the properties of their families."""
+"""Strategies for cases with queries: locally optimal tokens that are not optimal, and the properties of each family."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def query_cases_drawn(**options: object) -> list[Case]:
     return results
 
 
-def test_alpha_is_locally_optimal_and_often_not_optimal() -> None:
+def test_chosen_tokens_are_locally_optimal_and_often_not_optimal() -> None:
     example = query_cases_drawn(alpha="locally-optimal")
     for case in example:
         solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
@@ -37,7 +37,7 @@ def test_alpha_is_locally_optimal_and_often_not_optimal() -> None:
     assert sum(bool((case.chosen_tokens != case.problem.optimal).any()) for case in example) * 3 >= len(example)
 
 
-def test_rows_stay_independent_and_scores_distinct() -> None:
+def test_drawn_cases_have_independent_rows_and_distinct_scores() -> None:
     example = query_cases_drawn(alpha="locally-optimal", families=(Family.INDEPENDENT,), distinct=True)
     for case in example:
         assert independent_rows(case).holds

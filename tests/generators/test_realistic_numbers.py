@@ -1,4 +1,8 @@
-"""Realistic data: exact by construction, each kind as often as requested, neighbours without a dual, shrinking."""
+"""Realistic numbers in drawn cases: exact assumptions, how often each kind is drawn, neighbours without a dual,
+shrinking.
+
+A neighbour of a chosen token has margin 1; its dual may nevertheless be zero in every dual solution.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ from theorems.run.registry.lookup import statement_named
 EXAMPLES = 60
 OWN = [id for id in COMBINATIONS if not {"general-position", "optimal-tokens", "optimal-support-tokens"} & {*id}]
 LATER = {"prompt-selects", "descent-selects", "in-cone", "step-size"}
-"""Assumptions that depend on a statement's own constants or on a run, and that data alone do not decide."""
+"""Assumptions that data alone do not decide, because they depend on a statement's constants or on a run."""
 
 
 def sample(strategy: SearchStrategy[Any], examples: int = EXAMPLES) -> list[Any]:
@@ -64,28 +68,28 @@ def sample(strategy: SearchStrategy[Any], examples: int = EXAMPLES) -> list[Any]
 
 @pytest.fixture
 def users_only() -> Iterator[None]:
-    """Make every case realistic where the assumptions allow it."""
+    """Make every case realistic if its assumptions allow realistic numbers."""
     with realistic(True):
         yield
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_adjacent_levels_are_different_floats_in_order(kind: Kind) -> None:
+def test_adjacent_levels_of_a_grid_are_different_floats_in_order(kind: Kind) -> None:
     for grid in sample(grids(2, (kind,)), 30):
         every = np.arange(grid.low, grid.high - grid.least + 1)[:, None] * np.ones(2, dtype=np.int64)
         assert (grid.values(every) < grid.values(every + grid.least)).all()
         assert (grid.values(np.zeros((1, 2), dtype=np.int64)) == 0).all()
 
 
-def test_each_kind_is_drawn_about_as_often_as_any_other() -> None:
-    # With a random integer, since Hypothesis drops repeated draws and there is only one grid of zeros and ones.
+def test_each_kind_of_numbers_is_drawn_about_as_often_as_any_other() -> None:
+    # An integer is drawn too, because Hypothesis drops repeated draws and there is only one grid of zeros and ones.
     kinds = Counter(grid.kind for grid, _ in sample(st.tuples(grids(3), st.integers(0, 2**32)), 420))
     assert set(kinds) == set(EVERY)
     assert all(35 <= count <= 95 for count in kinds.values()), kinds
     assert {grid.kind for grid in sample(grids(3, SHORT))} == set(SHORT)
 
 
-def test_units_norms_and_rare_terms_are_drawn() -> None:
+def test_grids_of_several_units_and_of_unit_norm_are_drawn() -> None:
     drawn = sample(grids(3), 400)
     scale = [(grid.factor[0] / grid.factor[1]).tolist() for grid in drawn if grid.kind is Kind.DECIMALS]
     assert {0.01, 0.001, 1e-5, 10.0, 1.0} <= {x for row in scale for x in row}
@@ -111,14 +115,14 @@ FORMATS: dict[Kind, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_numbers_have_the_format_of_their_kind(kind: Kind) -> None:
+def test_drawn_numbers_have_the_format_of_their_kind(kind: Kind) -> None:
     drawn = sample(tokens_of(kind), 40)
     assert all(np.all(FORMATS[kind](x)) for _, x in drawn)
     sparse = [np.mean(x == 0) for grid, x in drawn if grid.sparse]
     assert not sparse or np.mean(sparse) > 0.5
 
 
-def test_bfloat16_is_rounded_to_nearest() -> None:
+def test_numbers_in_bfloat16_are_rounded_to_nearest() -> None:
     x = np.array([1.0, 1 + 2.0**-8, 1 + 3 * 2.0**-8, -3.14159, 0.0, 2.0**-9])
     assert in_bfloat16(x).tolist() == [1.0, 1.0, 1 + 2.0**-6, -3.140625, 0.0, 2.0**-9]
 
@@ -150,7 +154,9 @@ def separable(keys: Any, alpha: Any, constrained: Any) -> bool:
     return isinstance(max_margin(made[some], alpha[some]), MaxMargin)
 
 
-def test_constrained_tokens_are_separated_and_a_planted_fault_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chosen_tokens_are_separated_from_constrained_ones_and_a_planted_fault_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert all(separable(*item) for item in sample(separated(), 120))
     monkeypatch.setattr(realistic_keys, "_set_apart", lambda *args, **options: None)
     assert not all(separable(*item) for item in sample(separated(), 60))
@@ -170,7 +176,7 @@ def test_realistic_cases_of_other_strategies_satisfy_their_assumptions(id: str) 
 
 
 def unmet_assumptions(id: str) -> list[tuple[str, str]]:
-    """Draw cases of a statement and return the assumptions that data decide and a case does not satisfy."""
+    """Draw cases of a statement and return the assumptions that are decided by data and not satisfied by a case."""
     statement = statement_named(id)
     return [
         (expected, result.evidence)
@@ -196,14 +202,14 @@ def idle(case: Case) -> bool:
     [("separable", "strict-optimum"), ("locally-optimal",), ("single-input", "equal-non-optimal-scores", "separable")],
     ids="+".join,
 )
-def test_a_third_of_cases_have_neighbours_without_duals(expected: tuple[str, ...]) -> None:
+def test_a_third_of_cases_has_neighbours_without_duals(expected: tuple[str, ...]) -> None:
     drawn = sample(cases(assumptions=expected, large=MODERATE), 90)
     assert np.mean([idle(case) for case in drawn]) > 1 / 3
 
 
 @pytest.mark.usefixtures("users_only")
 @pytest.mark.parametrize("id", ["theorem-5", "theorem-6"])
-def test_more_than_a_quarter_of_other_cases_have_an_idle_neighbour(id: str) -> None:
+def test_more_than_a_quarter_of_other_cases_has_a_neighbour_without_a_dual(id: str) -> None:
     assert share_with_idle_neighbour(id) > 1 / 4
 
 
@@ -225,13 +231,13 @@ def test_a_copied_token_leaves_the_solution_unchanged_and_has_no_dual() -> None:
     assert kept.tolist() == [[[0.0, 0.0], [-1.0, 0.0], [-1.0, 0.25], [-3.0, 5.0]]]
 
 
-def test_without_a_spare_token_one_is_appended() -> None:
+def test_an_idle_copy_is_appended_where_no_token_can_be_replaced() -> None:
     keys = np.array([[[0.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]]])
     made = with_idle_neighbour(keys, np.array([0]), 2, 1.0, solver(np.array([0])))
     svm = max_margin(made, [0])
     assert isinstance(svm, MaxMargin)
     assert not svm.strictly_complementary
-    # Where α is not separable there is no support, and nothing is changed.
+    # Where α is not separable there is no support to be copied, and the keys are unchanged.
     inside = np.array([[[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]])
     assert with_idle_neighbour(inside, np.array([0]), 1, 1.0, solver(np.array([0]))) is inside
 

@@ -1,4 +1,6 @@
-"""Predicates on losses and scores, each with an instance that fails by one ulp."""
+"""Predicates on losses and scores, each with an instance that violates it by one ulp. M0 and M1 are the constants of
+Assumption A.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def test_a_single_input_is_recognised() -> None:
     assert finding_of("single-input", [[1, 0], [1, 0]]) == Finding(False, "n = 2")
 
 
-def test_mixing_hurts_unless_no_token_scores_lower() -> None:
+def test_mixing_hurts_holds_unless_an_input_has_no_token_of_lower_score() -> None:
     mixed = finding_of("mixing-hurts", [[1, 1, 0.5], [2, 2, 2]])
     assert mixed.holds
     assert "Lemma 14" in mixed.evidence
@@ -73,21 +75,21 @@ class Increasing(Logistic):
 
 
 class Steeper(Exponential):
-    """A loss that states M1 too small, by a millionth."""
+    """A loss whose stated M1 is too small by a millionth."""
 
     def log_bound(self, low: float, high: float) -> float:
         return super().log_bound(low, high) - 1e-6
 
 
 class Rougher(Exponential):
-    """A loss that states M0 far too small."""
+    """A loss whose stated M0 is far too small."""
 
     def log_lipschitz(self, low: float, high: float) -> float:
         return super().log_lipschitz(low, high) - 3
 
 
 class Renamed(Logistic):
-    """A loss of an unknown class: its constants are right, but not proven here."""
+    """A loss of a class unknown to the predicate: its constants are right, but have no proof there."""
 
 
 @pytest.mark.parametrize(

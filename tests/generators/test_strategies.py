@@ -71,7 +71,7 @@ REJECTING = re.compile(r"\.filter\(|\bassume\(|\breject\(|\.mark_invalid\(")
 
 
 @pytest.mark.parametrize("module", [problem_cases, directions, keys, numbers, generators.problems, scores, tokens])
-def test_no_drawn_case_is_rejected(module: ModuleType) -> None:
+def test_strategies_reject_no_case_that_they_draw(module: ModuleType) -> None:
     assert not REJECTING.search(inspect.getsource(module))
     assert REJECTING.search("st.integers().filter(bool)")
 
@@ -164,13 +164,13 @@ def test_impossible_requests_are_refused_before_drawing(arguments: dict[str, obj
 
 
 @pytest.mark.parametrize("id", ["locally-optimal", "positive-labels", "optimal-tokens", "in-cone"])
-def test_problems_refuses_options_of_cases(id: str) -> None:
+def test_the_strategy_for_problems_refuses_options_of_cases(id: str) -> None:
     with pytest.raises(InvalidInput, match="cases"):
         problems(assumptions=(id,))
 
 
 def test_every_subset_of_a_statements_assumptions_can_be_drawn() -> None:
-    # A hunt drops one assumption at a time.
+    # A search for counterexamples drops one assumption at a time.
     for expected in COMBINATIONS:
         for left_out in expected:
             kept = tuple(id for id in expected if id != left_out)

@@ -1,5 +1,5 @@
-"""Data of a paper's own kind: written and read back to the same numbers, and refused with a sentence if they do not
-fit.
+"""Subjects, data of a paper's own kind: written and read back to the same numbers, and refused with a sentence if they
+do not fit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CASE = Logits(
 )
 
 
-def test_a_subject_survives_a_round_trip_to_the_last_digit() -> None:
+def test_a_subject_written_and_read_back_has_the_same_numbers() -> None:
     text = as_text(CASE, case_of="test-lse", claim="lower")
     back = subject_of(from_json(text))
     assert isinstance(back, Logits)
@@ -71,14 +71,14 @@ def test_a_subject_is_read_from_a_file_of_arrays(tmp_path: Path) -> None:
         ({"values": [1.0], "counts": [1], "seed": True}, "seed: must be a whole number"),
     ],
 )
-def test_values_of_the_wrong_type_are_refused_in_a_sentence(values: dict[str, Any], message: str) -> None:
+def test_subjects_with_values_of_the_wrong_type_are_refused_in_a_sentence(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         subject_of({"kind": "test-logits", **values})
     assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize("kind", ["nobody's", 3, np.array("nobody's")])
-def test_an_unknown_kind_is_refused(kind: Any) -> None:
+def test_a_subject_of_an_unknown_kind_is_refused(kind: Any) -> None:
     with pytest.raises(InvalidInput, match="is no kind of data; known are"):
         kind_named(kind)
 

@@ -1,4 +1,4 @@
-"""Masks in users' files: data with a mask equal the data without the masked tokens."""
+"""Masks in users' files: data with a mask are treated as the data without the masked tokens."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_masks_from_npz_json_and_python_agree_in_every_boolean_form(tmp_path: An
     assert case_of(PAIR | {"mask": np.ones((2, 3))}).positions is None
 
 
-def test_padding_is_optimal_without_a_mask_and_absent_with_one() -> None:
+def test_padding_that_scores_highest_is_optimal_without_a_mask_and_left_out_with_one() -> None:
     assert explain(PADDED).optimal.alpha.tolist() == [2, 2]
     masked = explain(PADDED | {"mask": MASK})
     assert masked.optimal.alpha.tolist() == [0, 1]
@@ -76,7 +76,7 @@ def test_padding_is_optimal_without_a_mask_and_absent_with_one() -> None:
     assert verify("theorem-1", data=PADDED | {"mask": MASK})["theorem-1"].verdict is Verdict.UPHELD
 
 
-def test_numbers_changed_by_a_mask_are_explained() -> None:
+def test_the_explanation_gives_the_numbers_of_tokens_in_a_file_with_a_mask() -> None:
     left = {name: np.asarray(value)[:, ::-1] for name, value in PADDED.items()}
     it = explain(left | {"mask": [[0, 1, 1], [0, 1, 1]]})
     assert "tokens are numbered without them: token 0 of input 0 is number 1 of the file." in paragraphs(it)[0]

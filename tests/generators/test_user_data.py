@@ -16,7 +16,9 @@ from theorems.run.verify import verify_data
 
 
 def test_two_directions_in_a_file_are_read_for_lemma_8(tmp_path: Path) -> None:
-    """q1 and q2 select token 0, q2 by the larger margin; other units of the keys change neither direction."""
+    """The directions q1 and q2 select token 0, q2 with the larger margin; units of the keys change neither
+    direction.
+    """
     keys, scores = np.array([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -8.0]]]), np.array([[1.0, 0.0, 0.5]])
     for unit in (1.0, 2.0**40):
         np.savez(tmp_path / "q.npz", keys=keys * unit, scores=scores, q1=[3.0, 4.0], q2=[1.0, 0.0])
@@ -28,7 +30,7 @@ def test_two_directions_in_a_file_are_read_for_lemma_8(tmp_path: Path) -> None:
     assert verify_data("lemma-8", load(str(tmp_path / "q.npz"), 0)).counts == {Verdict.NOT_APPLICABLE: 1}
 
 
-def test_figures_that_share_data_are_accepted_as_data() -> None:
+def test_names_of_figures_that_share_data_are_accepted_as_data() -> None:
     assert np.array_equal(load("figure-4b", 0).case.problem.keys, load("figure-4", 0).case.problem.keys)
 
 
@@ -59,7 +61,7 @@ CALL = {name: [[[[1.0]]]] for name in ("query", "key", "value", "upstream")}
     ],
 )
 def test_booleans_among_numbers_are_refused(tmp_path: Path, values: dict[str, Any], name: str, value: Any) -> None:
-    """NumPy converts booleans among numbers silently to 1 and 0."""
+    """NumPy would silently convert booleans among numbers to 1 and 0."""
     for further in ({name: value}, *([{"arrays": {name: value}}] if name in ("q", "eta") else [])):
         (tmp_path / "data.json").write_text(to_json(values | further), encoding="utf-8")
         with pytest.raises(InvalidInput) as refused:

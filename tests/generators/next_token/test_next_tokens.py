@@ -77,12 +77,12 @@ def test_sequences_predict_one_of_their_tokens(case: NextTokens) -> None:
         (independent_sequences, (INDEPENDENT_TOKENS, LABELS_WITHIN)),
     ],
 )
-def test_assumptions_hold_on_realistic_cases(strategy: Any, assumptions: Any) -> None:
+def test_realistic_cases_of_next_tokens_satisfy_their_assumptions(strategy: Any, assumptions: Any) -> None:
     for case in draw(strategy):
         assert all(assumption.check(case.normalise()).holds for assumption in assumptions)
 
 
-def test_realistic_cases_reach_large_counts_sizes_and_ratios() -> None:
+def test_realistic_cases_of_next_tokens_include_large_counts_sizes_and_ratios() -> None:
     drawn = draw(next_token_cases)
     with_counts = [case for case in drawn if case.counts is not None]
     sizes = [np.abs(case.embeddings).max(axis=1) for case in drawn]
@@ -113,7 +113,7 @@ def test_a_written_case_is_read_unchanged(case: NextTokens) -> None:
     assert np.array_equal(again.problem.vectors, case.problem.vectors)
 
 
-def test_a_corpus_becomes_counts_by_windows() -> None:
+def test_a_corpus_is_read_as_counts_of_the_token_after_each_window() -> None:
     case = NextTokens.of_corpus("abab abba", 2)
     assert case.counts is not None
     assert case.windows == (" a", "a ", "ab", "b ", "ba", "bb") or " a" in case.windows
@@ -168,7 +168,7 @@ def test_bad_next_token_data_are_refused_in_a_sentence(values: dict[str, object]
         subject_of(from_json(json.dumps({"kind": "next-tokens", **values})))
 
 
-def test_a_bad_text_is_refused(tmp_path: Path) -> None:
+def test_a_text_that_is_too_short_or_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "long.txt").write_text("ab" * 600_000, encoding="utf-8")
     for name, says in (("bad.txt", "UTF-8"), ("long.txt", "larger than"), ("none.txt", "there is no such file")):
@@ -176,7 +176,7 @@ def test_a_bad_text_is_refused(tmp_path: Path) -> None:
             load(str(tmp_path / name), 0)
 
 
-def test_the_explanation_says_where_training_ends_and_why() -> None:
+def test_the_explanation_of_next_tokens_says_where_training_ends_and_why() -> None:
     case = NextTokens(np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([[2, 1, 0], [0, 3, 0], [0, 1, 1]]))
     ends = NextTokenLimits.of(case)
     assert not ends.separable
@@ -189,7 +189,7 @@ def test_the_explanation_says_where_training_ends_and_why() -> None:
     assert any("2 never followed it, but is tied by 0 1; 1 1." in line for line in told)
 
 
-def test_the_explanation_says_whether_the_loss_has_a_minimiser() -> None:
+def test_the_explanation_of_next_tokens_says_whether_the_loss_has_a_minimiser() -> None:
     foreign = NextTokens(np.eye(3), samples=np.array([[0, 1]]), labels=np.array([2]))
     assert "infinite" in foreign.explain()[0]
     everything = NextTokens(np.eye(1), np.array([[1, 1]]))
@@ -197,7 +197,7 @@ def test_the_explanation_says_whether_the_loss_has_a_minimiser() -> None:
     assert NextTokenLimits.of(everything).norm == 0
 
 
-def test_parts_that_share_no_coordinate_have_the_limits_of_the_whole() -> None:
+def test_limits_of_parts_that_share_no_coordinate_are_the_limits_of_the_whole() -> None:
     case = NextTokens.of_corpus("to be or not to be", 1)
     parts, whole = NextTokenLimits.of(case), PartLimits.of(tuple(range(case.problem.contexts)), case.problem)
     assert len(parts.parts) == case.problem.contexts
@@ -242,6 +242,6 @@ def test_a_text_of_two_thousand_letters_can_be_explained_but_not_verified(tmp_pa
 
 
 @pytest.mark.parametrize("window", ["", "0", "-1", "two", "1.5"])
-def test_a_window_that_is_not_a_number_is_refused(window: str) -> None:
+def test_a_window_size_that_is_not_a_number_is_refused(window: str) -> None:
     with pytest.raises(InvalidInput, match="give a whole number ≥ 1"):
         load(f"text.txt:window={window}", 0)

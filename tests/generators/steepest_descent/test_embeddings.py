@@ -1,4 +1,4 @@
-"""Embeddings: separable by construction, and with the properties that make them hard."""
+"""Strategies for embeddings: separable by construction, and with the properties that make them hard."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ WANTED = ("strict-optimum", "separable")
 
 @pytest.mark.parametrize("make", [embedded_cases, embedded_query_cases])
 @pytest.mark.parametrize("single", [False, True])
-def test_the_best_tokens_are_separable(make: Any, single: bool) -> None:
-    """The predicates that decide this know nothing of the strategy."""
+def test_the_best_tokens_of_drawn_embeddings_are_separable(make: Any, single: bool) -> None:
+    """The predicates that decide separability know nothing of the strategy."""
     expected = (*WANTED, "single-input", "equal-non-optimal-scores") if single else WANTED
 
     @FEW
@@ -60,7 +60,7 @@ def drawn_by(strategy: SearchStrategy[Any], examples: int = 200) -> list[Any]:
 
 
 def test_hard_embeddings_are_drawn() -> None:
-    """Embeddings of very different lengths, copies, near-ties, and unit lengths occur."""
+    """Embeddings of very different lengths, copies, near-copies, and embeddings of unit length occur."""
     ratios, ties, unit = [], set(), 0
     for example in drawn_by(embeddings(6, 3)):
         lengths = np.linalg.norm(example, axis=1)

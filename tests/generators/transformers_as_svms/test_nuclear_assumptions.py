@@ -1,4 +1,4 @@
-"""Uniqueness of the W of least nuclear norm, decided by hand."""
+"""The assumptions on the W of least nuclear norm, with decisions that are known by hand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_rows_in_orthogonal_planes_have_several_nuclear_solutions() -> None:
     assert rank_gap(SEVERAL).holds is None
 
 
-def test_a_proven_solution_is_the_only_one() -> None:
+def test_the_nuclear_solution_is_unique_where_it_is_proven() -> None:
     result, gap = unique_nuclear_solution(ONE), rank_gap(ONE)
     assert result.holds is True
     assert gap.holds is True
@@ -41,8 +41,8 @@ def test_a_proven_solution_is_the_only_one() -> None:
     assert "g ≥ " in gap.evidence
 
 
-def test_a_constraint_without_a_dual_is_not_decided() -> None:
-    """Rows are (1, −1) and (1, 0): p = (1, 0) has margin 1 on both, but only the second row has a positive dual."""
+def test_uniqueness_is_not_decided_where_a_tight_constraint_has_no_dual() -> None:
+    """The rows are (1, −1) and (1, 0): p = (1, 0) has margin 1 on both, but only the second row has a positive dual."""
     undecided = case_of([[[1.0, 0], [0, 1.0], [0, 0]]], [[1.0, 2.0]])
     assert unique_nuclear_solution(undecided).holds is None
 
@@ -55,7 +55,7 @@ def test_without_queries_or_a_solution_uniqueness_is_not_established() -> None:
         assert check(infeasible).holds is False
 
 
-def test_both_of_two_reported_solutions_are_feasible_and_optimal() -> None:
+def test_two_solutions_given_as_evidence_are_feasible_and_optimal() -> None:
     assert SEVERAL.queried is not None
     svm = nuclear_max_margin(SEVERAL.queried.keys, [0, 0])
     assert isinstance(svm, NuclearMaxMargin)

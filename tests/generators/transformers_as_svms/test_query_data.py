@@ -1,4 +1,4 @@
-"""A user's file with queries: W is trained, from W0 or K0 Q0ᵀ, and assumptions are decided on tokens and queries."""
+"""A user's file with queries: the start of W is W0 or K0 Q0ᵀ, and assumptions are decided on tokens and queries."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from theorems.run.verify import verify_data
 
 
 def arrays(**changed: Any) -> dict[str, Any]:
-    """Return two inputs of three tokens on the unit sphere, with queries: 53-bit numbers, whose products
-    are rounded.
+    """Return two inputs of three tokens on the unit sphere, with queries; numbers have 53 bits, so that products are
+    rounded.
     """
     rng = np.random.default_rng(0)
     X, queries = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))
@@ -50,8 +50,8 @@ def test_data_with_queries_select_the_statements_about_queries(tmp_path: Path) -
 
 
 def test_neighbours_are_decided_on_factors_not_on_rounded_products(tmp_path: Path) -> None:
-    """One row is three times another and has three times its margin, exactly for tokens and queries, but not for
-    rounded keys.
+    """For exact products of tokens and queries one row is three times another, and so is its margin; for rounded keys
+    it is not.
     """
     x, z = np.round(np.array([0.1, 0.3]) * 2**49) / 2**49, np.array([1 / 3, 0.7])
     given = load(saved(tmp_path, X=np.stack([0 * x, -3 * x, -x])[None], queries=z[None], Y=[1], v=[1.0, 0.0]), 0)
@@ -76,7 +76,7 @@ def test_a_start_is_w0_or_the_product_of_k0_and_q0(tmp_path: Path) -> None:
     assert np.array_equal(case.arrays["Q0"], Q0)
 
 
-def test_query_data_survive_a_round_trip(tmp_path: Path) -> None:
+def test_query_data_written_and_read_back_are_the_same(tmp_path: Path) -> None:
     case = load(saved(tmp_path, W0=np.eye(3)), 0).case
     path = tmp_path / "case.json"
     path.write_text(as_text(case))
@@ -87,7 +87,7 @@ def test_query_data_survive_a_round_trip(tmp_path: Path) -> None:
     assert again.problem.factors is not None
 
 
-def test_assumptions_report_dimensions_and_ranks(tmp_path: Path) -> None:
+def test_evidence_on_query_data_gives_dimensions_and_ranks(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
     by_name = {finding.id: finding for finding in findings(given, select_statements((), subject=given.case))}
     assert by_name["queries-given"].evidence == "2 queries of dimension 3, 3 tokens of dimension 3 each"

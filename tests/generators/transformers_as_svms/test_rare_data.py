@@ -75,13 +75,13 @@ def solved(case: Case) -> MaxMargin:
 
 
 def dependent_with_duals(case: Case) -> bool:
-    """Return whether the statement claims offset-limit: dependent rows with positive duals."""
+    """Return whether the claim offset-limit applies: rows with positive duals are dependent."""
     svm = solved(case)
     return svm.strictly_complementary and not svm.independent
 
 
 def neighbour_without_dual(case: Case) -> bool:
-    """Return whether the statement claims path-rate-with-logarithm: a neighbour has no positive dual."""
+    """Return whether the claim path-rate-with-logarithm applies: a neighbour has no positive dual."""
     return not solved(case).strictly_complementary
 
 
@@ -106,5 +106,5 @@ REACHED: tuple[tuple[str, Callable[[Case], Any], float], ...] = (
 
 
 @pytest.mark.parametrize(("id", "holds", "least"), REACHED, ids=lambda x: getattr(x, "__name__", str(x)))
-def test_rare_data_are_drawn_often_enough(id: str, holds: Callable[[Case], Any], least: float) -> None:
+def test_each_kind_of_rare_data_is_drawn_often_enough(id: str, holds: Callable[[Case], Any], least: float) -> None:
     assert np.mean([bool(holds(case)) for case in cases_of(id)]) >= least

@@ -16,7 +16,7 @@ def test_realistic_cases_satisfy_their_assumptions(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["tsvm-frobenius-path", "tsvm-local-path"])
-def test_more_than_a_quarter_of_cases_have_an_idle_neighbour(id: str) -> None:
+def test_more_than_a_quarter_of_cases_on_w_has_a_neighbour_without_a_dual(id: str) -> None:
     with realistic(True):
         assert share_with_idle_neighbour(id) > 1 / 4
 
@@ -30,7 +30,9 @@ def test_more_than_a_quarter_of_cases_have_an_idle_neighbour(id: str) -> None:
         ("degenerate duals", 0.05, 0.5),
     ],
 )
-def test_shares_of_properties_are_within_their_bounds(id: str, name: str, least: float, most: float) -> None:
+def test_shares_of_properties_of_cases_on_w_are_within_their_bounds(
+    id: str, name: str, least: float, most: float
+) -> None:
     share = statistics_of(id).shares[name]
     assert share.of
     assert least <= share.value <= most, share

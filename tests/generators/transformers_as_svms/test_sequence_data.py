@@ -28,7 +28,7 @@ def saved(tmp_path: Path, **changed: Any) -> str:
     return str(path)
 
 
-def test_a_causal_file_is_verified_by_its_own_statement_only(tmp_path: Path) -> None:
+def test_a_causal_file_is_verified_only_on_the_statement_about_sequences(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
     chosen = select_statements((), subject=given.case)
     assert [item.id for item in chosen] == ["tsvm-sequence"]
@@ -39,13 +39,13 @@ def test_a_causal_file_is_verified_by_its_own_statement_only(tmp_path: Path) -> 
     assert verify_data("tsvm-sequence", load("figure-1a", 0)).counts == {Verdict.NOT_APPLICABLE: 1}
 
 
-def test_arrays_are_accepted_from_python() -> None:
+def test_arrays_with_several_queries_are_accepted_from_python() -> None:
     data = SequenceDataset(X, X, Y, [1.0, 0.0], causal=True)
     (result,) = verify(data, "tsvm-sequence")
     assert result.verdict is Verdict.UPHELD
 
 
-def test_a_mask_and_a_start_are_read_back(tmp_path: Path) -> None:
+def test_a_written_mask_and_start_are_read_back(tmp_path: Path) -> None:
     mask = np.tri(3, dtype=np.bool_)[None] | np.zeros((2, 1, 1), dtype=np.bool_)
     case = load(saved(tmp_path, causal=None, mask=mask, W0=np.eye(2)), 0).case
     assert case.sequence is not None
