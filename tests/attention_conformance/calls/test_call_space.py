@@ -1,5 +1,7 @@
-"""The space of options and its calls: pairs and triples of levels occur, sizes are of all kinds, exact
-calls are exact.
+"""The space of options and its calls: pairs and triples of levels occur, sizes are of all kinds, exact calls are exact.
+
+B is the number of batch entries, H of heads, G of heads of keys, L of queries, T of keys, E and M the widths of keys
+and values. Levels are the values of an option; a plan has one level of each.
 """
 
 from __future__ import annotations
@@ -51,11 +53,11 @@ def array(declares: frozenset[str], strength: int, seed: int = 0) -> list[Plan]:
 
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_every_pair_of_levels_occurs(space: str, seed: int) -> None:
+def test_every_pair_of_levels_of_two_options_occurs_in_a_cover(space: str, seed: int) -> None:
     met = {pair for plan in array(SPACES[space], 2, seed) for pair in combinations(sorted(plan.items()), 2)}
     levels = {factor.name: factor.of(SPACES[space]) for factor in FACTORS}
     due = {((a, x), (b, y)) for a, b in combinations(sorted(levels), 2) for x, y in product(levels[a], levels[b])}
-    assert met >= due  # common calls have some sizes that are not levels
+    assert met >= due  # calls that models make also have sizes that are no levels
     assert len(due) > 200
 
 
@@ -87,7 +89,7 @@ def test_small_calls_have_the_options_of_their_plans(space: str) -> None:
     assert len(plans_of_levels) == len({tuple(plan.items()) for plan in plans_of_levels})
 
 
-def test_every_triple_of_options_occurs() -> None:
+def test_every_triple_of_options_occurs_in_a_cover() -> None:
     options = [item for item in FACTORS if item.is_option and len(item.of(FLASH)) > 1]
     assert len(options) >= 6
     result = array(FLASH, 3)
@@ -140,7 +142,7 @@ SIZES = ((1, 2, 5, 8), (1, 2, 8, 17), (1, 3, 4, 17), LENGTHS, LENGTHS, (1, 64, 2
 def test_calls_are_affordable_and_of_many_sizes() -> None:
     sizes = [call.sizes for call in CALLS]
     for size in sizes:
-        # The limit holds for long calls with their smallest batch, too.
+        # Long calls, which have their smallest batch, are within the limit too.
         assert size["B"] * size["H"] * size["L"] * size["T"] * (size["E"] + size["M"]) <= 10 * WORK
         assert size["B"] * size["H"] * size["L"] * size["T"] <= 4 * MOST_ENTRIES
     assert any(size["B"] >= 4 for size in sizes)
@@ -209,7 +211,7 @@ def test_masks_of_full_shape_differ_between_entries_and_heads() -> None:
 
 @pytest.mark.parametrize("space", ["sdpa", "flash"])
 def test_some_calls_have_several_queries_and_over_a_thousand_queries_or_keys(space: str) -> None:
-    """They occur in each cover of pairs, and cost at most half of the limit."""
+    """Long calls occur in each cover of pairs, and cost at most half of the limit."""
     for seed in range(3):
         sizes = [build_call(plan, SPACES[space], seed, k).sizes for k, plan in enumerate(array(SPACES[space], 2, seed))]
         long = [size for size in sizes if size["L"] > 1 and max(size["L"], size["T"]) >= LONGEST[0]]
@@ -220,7 +222,9 @@ def test_some_calls_have_several_queries_and_over_a_thousand_queries_or_keys(spa
 
 
 def test_every_row_sees_a_key_unless_none_is_intended() -> None:
-    """Exceptions are the first rows of L > T, aligned at the bottom right, and windows beyond the keys."""
+    """Rows that are meant to see no key are the first of L > T rows, aligned at the bottom right, and those whose
+    window is beyond the keys.
+    """
     for call in CALLS:
         if call.is_large or (call.visible is None and call.bias is None):
             continue
@@ -241,7 +245,7 @@ def test_masks_have_all_shapes_and_memory_layouts() -> None:
     }  # fmt: skip
 
 
-def test_a_part_of_a_large_call_has_its_rows() -> None:
+def test_a_part_of_a_large_call_has_the_rows_of_the_whole() -> None:
     call = next(item for item in CALLS if item.is_large and item.causal)
     batch, groups, rows = attended_rows(call)
     size = call.sizes["H"] // call.sizes["G"]
@@ -256,16 +260,16 @@ def test_a_part_of_a_large_call_has_its_rows() -> None:
 
 
 def bits(x: float) -> int:
-    """Return the length of the significand."""
+    """Return the number of bits of the significand."""
     numerator = abs(Fraction(x).numerator)
     return (numerator // (numerator & -numerator)).bit_length() if numerator else 0
 
 
 def weights_of(call: AttentionCall) -> np.ndarray:
-    """Return the exact weights: logits that are not the largest are so far below that their exponential is zero."""
+    """Return the exact weights of a call whose other logits are so far below the largest that their weight is zero."""
     group = call.query.shape[1] // call.key.shape[1]
     assert call.scale is not None
-    assert bits(call.scale**0.5) == 1  # a power of four: its square root is exact, too
+    assert bits(call.scale**0.5) == 1  # the scale is a power of four, whose square root is exact too
     logits = call.query @ np.swapaxes(np.repeat(call.key, group, axis=1), -1, -2) * call.scale
     visible = call.visibility(Alignment.TOP_LEFT)
     logits = np.where(visible, logits, -np.inf)
@@ -305,6 +309,6 @@ def test_partial_sums_of_a_mean_have_more_bits_than_half_precision() -> None:
     assert len(np.unique(call.query @ np.swapaxes(call.key, -1, -2))) == 1
 
 
-def test_the_first_calls_are_plain() -> None:
+def test_the_first_calls_of_a_cover_have_no_options() -> None:
     for call in CALLS[: len(PLAIN)]:
         assert not {*call.options} - {"exact"}

@@ -47,7 +47,7 @@ def test_each_planted_fault_has_a_recorded_failing_call() -> None:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_fault_is_caught_at_its_recorded_call_which_a_right_kernel_passes(name: str) -> None:
+def test_each_fault_is_caught_at_its_recorded_call_at_which_a_right_kernel_is_upheld(name: str) -> None:
     kernel, dtype = PLANTED[name]
     trials, number = trials_on(kernel, dtype), FAILING[name]["number"]
     assert number in trials.cover()
@@ -81,14 +81,14 @@ def test_a_fault_of_half_precision_does_not_show_in_float32(name: str) -> None:
 
 
 def falsified_on(trials: Trials, numbers: Sequence[int]) -> list[Any]:
-    """Return what some calls falsify: the call and the claims."""
+    """Return the calls that falsify claims, each with the names of these claims."""
     calls = [trials.at(number) for number in numbers]
     assert not [trial.broke for trial in calls if trial.broke is not None]
     return [(trial.call, falsified_by(trial)) for trial in calls if falsified_by(trial)]
 
 
 @pytest.mark.parametrize(("name", "dtype"), RIGHT_IN_ANOTHER_WAY)
-def test_a_right_kernel_is_upheld_whatever_its_method(name: str, dtype: str) -> None:
+def test_a_right_kernel_of_an_unusual_method_is_upheld(name: str, dtype: str) -> None:
     trials = trials_on(UNUSUAL[name], dtype)
     assert not falsified_on(trials, trials.cover()[RIGHT_IN_ANOTHER_WAY.index((name, dtype)) % PARTS :: PARTS])
 

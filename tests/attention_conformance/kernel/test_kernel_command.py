@@ -22,7 +22,9 @@ SDPA = "torch.nn.functional:scaled_dot_product_attention"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command in this process, which is quicker; tests/theorems/run/test_apart.py uses other processes."""
+    """Run the command without processes of its own, which is quicker; tests/theorems/run/test_sandbox.py tests
+    those.
+    """
     inside = [] if "--jobs" in arguments else ["--jobs", "0"]
     return whole_command([*arguments, *inside] if arguments[0] == "verify" else arguments)
 
@@ -279,7 +281,9 @@ def test_a_profile_can_be_limited_to_some_statements(capsys: pytest.CaptureFixtu
     )
 
 
-def test_a_module_of_the_working_directory_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_kernel_in_a_module_of_the_working_directory_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.syspath_prepend("")  # restores sys.path afterwards
     (tmp_path / "kernel_of_mine.py").write_text(
         "import torch\n\n\nclass Softmax(torch.nn.Module):\n"
@@ -304,7 +308,7 @@ def test_a_file_that_hides_a_package_is_refused_in_one_sentence(
     assert str(tmp_path) not in sys.path
 
 
-def test_the_options_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_the_options_for_kernels(capsys: pytest.CaptureFixture[str]) -> None:
     main(["verify", "--help"])
     assert "--attention" in capsys.readouterr().out
     assert len(TOUCHING) >= 7

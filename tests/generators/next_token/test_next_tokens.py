@@ -168,7 +168,7 @@ def test_bad_next_token_data_are_refused_in_a_sentence(values: dict[str, object]
         subject_of(from_json(json.dumps({"kind": "next-tokens", **values})))
 
 
-def test_a_text_that_is_too_short_or_not_text_is_refused(tmp_path: Path) -> None:
+def test_a_text_that_is_missing_too_large_or_not_in_utf_8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "long.txt").write_text("ab" * 600_000, encoding="utf-8")
     for name, says in (("bad.txt", "UTF-8"), ("long.txt", "larger than"), ("none.txt", "there is no such file")):
