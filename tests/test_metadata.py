@@ -18,7 +18,7 @@ CODEMETA: dict[str, Any] = json.loads((ROOT / "codemeta.json").read_text(encodin
 PAPER, BIBLIOGRAPHY = ((ROOT / "paper" / name).read_text(encoding="utf-8") for name in ("paper.md", "paper.bib"))
 
 
-def test_versions_and_authors_agree() -> None:
+def test_versions_and_authors_in_metadata_files_agree() -> None:
     [newest, *_] = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert {CITATION["version"], CODEMETA["version"], newest} == {PROJECT["version"]}
     authors = [entry["name"] for entry in PROJECT["authors"]]

@@ -36,7 +36,9 @@ def run(tmp_path: Path, **given: str) -> int:
 
 
 @pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("log_sum_exp:lse_in_base_two", 1)])
-def test_the_script_passes_on_a_right_kernel_and_fails_on_a_wrong_one(kernel: str, code: int, tmp_path: Path) -> None:
+def test_the_script_of_the_action_passes_on_a_right_kernel_and_fails_on_a_wrong_one(
+    kernel: str, code: int, tmp_path: Path
+) -> None:
     assert run(tmp_path, kernel=f"examples.real_faults.{kernel}", dtype="float64") == code
     folder = tmp_path / ACTION["inputs"]["folder"]["default"]
     names = {path.name for path in folder.iterdir()}
@@ -46,12 +48,12 @@ def test_the_script_passes_on_a_right_kernel_and_fails_on_a_wrong_one(kernel: st
     assert badge["message"] == ("2 of 2 capabilities" if code == 0 else "1 of 2 capabilities")
 
 
-def test_a_shell_command_as_the_kernel_is_only_a_name(tmp_path: Path) -> None:
+def test_a_shell_command_given_as_the_kernel_is_taken_for_a_name(tmp_path: Path) -> None:
     assert run(tmp_path, kernel="$(touch here); touch here") == 2
     assert not (tmp_path / "here").exists()
 
 
-def test_each_input_is_used_and_each_output_is_written() -> None:
+def test_each_input_of_the_action_is_used_and_each_output_written() -> None:
     assert [name for name in ACTION["inputs"] if f"inputs.{name} }}}}" not in TEXT.partition("\nruns:")[2]] == []
     assert all("inputs." not in step.get("run", "") for step in ACTION["runs"]["steps"])
     written = STEP["run"].replace("$FOLDER", "${{ inputs.folder }}")

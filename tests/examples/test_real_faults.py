@@ -1,4 +1,6 @@
-"""The gallery of real faults: each is wrong where its docstring says, and only there; and the common test of each."""
+"""The gallery of real faults: each kernel is wrong where its docstring says, and only there; and which faults a common
+test finds.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,17 @@ BY_NAME = {fault.name: fault for fault in TILED_FAULTS}
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 each_fault = pytest.mark.parametrize("fault", TILED_FAULTS, ids=lambda fault: fault.name)
 ROUNDING = 1e-12
-"""Numbers that only round differently agree to this: in float64, 300 terms of size 10 give n·eps·size = 7e-13."""
+"""Difference up to which two numbers differ only by rounding: in float64, 300 terms of size 10 have an error of
+7e-13.
+"""
 VISIBLE = 5e-4
-"""A wrong number differs by more than this; rounding never does, since half precisions are computed in float32 and
+"""Difference above which a number is wrong; rounding stays below, since half precisions are computed in float32 and
 rounded alike.
 """
 
 
 def tensors(fault: TiledFault, shape: Shape, dtype: torch.dtype) -> list[Tensor]:
-    """Return q, k, v and an upstream gradient in the layout of the fault's interface."""
+    """Return query, key, value and an upstream gradient in the layout of the fault's interface."""
     generator = torch.Generator().manual_seed(0)
     at, keys = (shape.heads, shape.queries), (shape.key_heads, shape.keys)
     q, k, v, upstream = (
@@ -66,7 +70,9 @@ def numbers(
 
 
 def errors(fault: TiledFault, shape: Shape, dtype: torch.dtype = torch.float64) -> dict[str, float]:
-    """Return the largest error of each number, or ∞ where only one of the two is finite."""
+    """Return the largest error of each result against that of a right kernel, or ∞ where only one of the two is
+    finite.
+    """
     given = tensors(fault, shape, dtype)
     options = dict(fault.options)
     if "attn_mask" in options:
@@ -78,7 +84,7 @@ def errors(fault: TiledFault, shape: Shape, dtype: torch.dtype = torch.float64) 
 
 
 def wrong_numbers(found: Mapping[str, float]) -> set[str]:
-    """Return the wrong numbers; assert that every other one is right up to rounding."""
+    """Return the names of wrong results; assert that every other result is right up to rounding."""
     assert not {name: error for name, error in found.items() if ROUNDING < error <= VISIBLE}
     return {name for name, error in found.items() if error > VISIBLE}
 
@@ -178,13 +184,13 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
-def test_a_fault_is_wrong_only_where_its_docstring_says(call: On) -> None:
+def test_a_kernel_of_the_gallery_is_wrong_only_where_its_docstring_says(call: On) -> None:
     assert wrong_numbers(errors(replace(BY_NAME[call.name], **call.other), call.shape)) == set(call.wrong)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("queries", [1, 8])
-def test_strides_are_wrong_only_for_one_layout(queries: int, dtype: torch.dtype) -> None:
+def test_faults_of_strides_show_only_in_one_layout(queries: int, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, n, 4, 6, generator=generator).to(dtype) for n in (queries, 8, 8))
     transposed = [in_memory_as(x.transpose(1, 2)).transpose(1, 2) for x in (q, k, v)]
@@ -201,7 +207,7 @@ def test_strides_are_wrong_only_for_one_layout(queries: int, dtype: torch.dtype)
     assert torch.equal(sdpa(q, k, one_for_all), tiled_sdpa(q, k, in_memory_as(one_for_all)))
 
 
-def test_rows_that_see_nothing_agree_with_the_docstrings() -> None:
+def test_rows_that_see_no_key_are_as_the_docstrings_say() -> None:
     one = torch.ones(1, 1, 2, 3, dtype=torch.float64)
     hidden = torch.zeros(2, 2, dtype=torch.bool)
     values = torch.arange(6.0, dtype=torch.float64).reshape(1, 1, 2, 3)
@@ -217,7 +223,7 @@ def test_rows_that_see_nothing_agree_with_the_docstrings() -> None:
     assert lse.unique().tolist() == [-5e4 * 0.5]
 
 
-def test_the_tail_is_the_memory_behind_the_tensor() -> None:
+def test_the_kernel_that_reads_too_far_uses_the_memory_behind_the_tensor() -> None:
     x = torch.arange(2 * 3 * 30.0).reshape(2, 3, 30, 1)
     longer = read_on(x)
     assert longer.shape == (2, 3, 32, 1)
@@ -244,12 +250,12 @@ def test_every_fault_of_a_file_is_in_the_gallery_and_cites_its_thread() -> None:
 
 
 @pytest.mark.parametrize("kernel", [*(fault.kernel for fault in GALLERY), *RIGHT], ids=lambda kernel: kernel.__name__)
-def test_each_kernel_is_found_by_name(kernel: Callable[..., Any]) -> None:
+def test_each_kernel_of_the_gallery_is_found_by_name(kernel: Callable[..., Any]) -> None:
     assert pickle.loads(pickle.dumps(kernel)) is kernel
     assert kernel.__doc__
 
 
-def test_a_step_that_does_not_exist_cannot_be_replaced() -> None:
+def test_replacing_a_step_that_the_tiled_kernel_does_not_have_is_refused() -> None:
     with pytest.raises(AttributeError, match="Tiled has no step bakward"):
         wrong_step(lambda steps, name: steps, Tiled, "bakward")(lambda self: None)
 
@@ -264,23 +270,23 @@ def test_a_fault_has_the_signature_of_a_right_kernel(fault: TiledFault) -> None:
 # ---- common practice -------------------------------------------------------------------------------------
 
 USUAL = {"sum_not_corrected", "lse_scaled_twice", "backward_always_causal", "causal_once_in_four"}
-"""Faults that fail a comparison on Gaussian tensors, with and without a causal mask."""
+"""Faults that a comparison on Gaussian tensors finds, with and without a causal mask."""
 BY_OPTION = {"backward_without_mask", "heads_by_remainder", "window_sees_future", "window_ignored", "lse_in_base_two"}
-"""Faults that fail the comparison only if every option is tried."""
+"""Faults that the comparison finds only if every option is tried."""
 
 
-def test_a_common_test_fails_few_faults_and_a_test_of_every_option_fails_half() -> None:
+def test_a_common_test_finds_few_faults_and_a_test_of_every_option_half_of_them() -> None:
     failed = {fault.name: failures(fault.kernel) for fault in TILED_FAULTS}
     assert {name for name, options in failed.items() if {"", "causal"} & set(options)} == USUAL
     assert {name for name, options in failed.items() if options} == USUAL | BY_OPTION
 
 
-def test_the_common_test_fails_the_same_faults_in_bfloat16() -> None:
+def test_the_common_test_finds_the_same_faults_in_bfloat16() -> None:
     assert {fault.name for fault in TILED_FAULTS if not gaussian_check(fault.kernel, torch.bfloat16)} == USUAL
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_right_kernels_pass_a_common_test(dtype: torch.dtype) -> None:
+def test_right_kernels_pass_the_common_test(dtype: torch.dtype) -> None:
     for kernel in (tiled, tiled_sdpa, torch_sdpa):
         assert gaussian_check(kernel, dtype)
         assert not failures(kernel, dtype)

@@ -17,7 +17,9 @@ from examples.real_faults.attention import Tiled, tiled, tiled_sdpa, with_flash,
 
 NAMES = ("out", "dq", "dk", "dv")
 SIZES = [(1, 1, 1, 1), (5, 33, 4, 3), (33, 64, 3, 5), (40, 31, 8, 8)]
-"""Values of L, T, E, m: one of each, ragged blocks, whole blocks with wider values, more queries than keys."""
+"""Numbers of queries and keys and widths of keys and values (L, T, E, m): one of each, ragged blocks, whole blocks with
+wider values, more queries than keys.
+"""
 
 
 class ByAutograd(Tiled):
@@ -31,7 +33,7 @@ def gaussian(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> 
 
 
 def inputs(l: int, t: int, e: int, m: int, key_heads: int = 4, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    """Return q, k, v in PyTorch's layout, and an upstream gradient."""
+    """Return query, key and value in PyTorch's layout, and an upstream gradient."""
     shapes = (4, l, e), (key_heads, t, e), (key_heads, t, m), (4, l, m)
     return [gaussian(2, *shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
 
@@ -43,9 +45,9 @@ def numbers(attention: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor, upst
 
 
 def assert_close(found: dict[str, Tensor], right: dict[str, Tensor], terms: int) -> None:
-    """Assert equality up to rounding. A sum of N terms of size s errs by at most N·eps·s; logits and weights are of
-    size 4, each number is a sum over at most ``terms`` of their products, and two numbers are compared. Numbers that
-    are rounded to half precision at the end are computed in float32.
+    """Assert that results are equal up to rounding. A sum of N terms of size s errs by at most N·eps·s; logits and
+    weights are of size 4, each number is a sum of at most ``terms`` products of these, and two numbers are compared.
+    Numbers that are rounded to half precision at the end are computed in float32.
     """
     for name in NAMES:
         own = torch.finfo(found[name].dtype).eps
@@ -132,7 +134,7 @@ def test_the_backward_pass_is_the_gradient_of_the_forward_pass(option: dict[str,
     assert_close(*passes, 37 + 33 + 4)
 
 
-def test_plain_has_scale_one_and_any_number_of_axes() -> None:
+def test_the_plain_interface_has_scale_one_and_any_number_of_axes() -> None:
     q, k, v, upstream = inputs(5, 33, 4, 3)
     for cut in (lambda x: x, lambda x: x[0], lambda x: x[0, 0]):
         given = [cut(x) for x in (q, k, v, upstream)]
@@ -141,7 +143,7 @@ def test_plain_has_scale_one_and_any_number_of_axes() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_other_precisions_agree_with_float64_up_to_their_rounding(dtype: torch.dtype) -> None:
+def test_results_in_other_precisions_agree_with_float64_up_to_rounding(dtype: torch.dtype) -> None:
     given = inputs(9, 70, 8, 8, key_heads=2, dtype=dtype)
     result = numbers(ours_with(is_causal=True), *given)
     assert {x.dtype for x in result.values()} == {dtype}
@@ -152,7 +154,7 @@ def test_other_precisions_agree_with_float64_up_to_their_rounding(dtype: torch.d
 
 
 @pytest.mark.parametrize("size", [1e30, -1e30])
-def test_masked_keys_do_not_change_results(size: float) -> None:
+def test_numbers_of_masked_keys_do_not_change_results(size: float) -> None:
     q, k, v, upstream = inputs(5, 40, 4, 4)
     mask = torch.arange(40) % 3 > 0
     poisoned = [x.clone() for x in (k, v)]
@@ -165,7 +167,7 @@ def test_masked_keys_do_not_change_results(size: float) -> None:
     assert not dirty["dv"][..., ~mask, :].any()
 
 
-def test_layouts_give_the_same_numbers() -> None:
+def test_results_in_both_layouts_are_the_same() -> None:
     q, k, v, upstream = inputs(7, 40, 4, 4)
     right = numbers(tiled_sdpa, q, k, v, upstream)
     transposed = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]

@@ -1,4 +1,4 @@
-"""The layers of examples/trained_layers.py: the explanation of each, and its numbers in plain numpy."""
+"""The layers of examples/trained_layers.py: the explanation of each, compared with numbers computed in plain NumPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ ALL = [pytest.param(layer, marks=[] if layer in FAST else pytest.mark.nightly, i
 
 
 def numbers_of(layer: Layer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return softmax weights (n, T), rows k_α − k_t of the tokens of largest weight (m, d) and weights (d,)."""
+    """Return softmax weights (n, T), the rows k_α − k_t (m, d) for the tokens α of largest weight, and the
+    prompt (d,).
+    """
     arguments = layer.train()
     data: dict[str, Any] = arguments["data"]
     module = arguments.get("module")
@@ -84,8 +86,8 @@ SETTLING = [
 
 
 @pytest.mark.parametrize("layer", SETTLING)
-def test_the_rule_in_explain_ends_where_training_ends(layer: Layer) -> None:
-    """This holds also for the sign rule, whose steps lead to other tokens than the flow."""
+def test_the_explanation_with_the_rule_of_training_ends_at_the_tokens_of_training(layer: Layer) -> None:
+    """The rules include the sign rule, whose steps lead to other tokens than the flow."""
     [end] = explain(layer.train()["data"], rules=[f"{layer.rule}-{RULES[layer.rule][0]:g}"]).rules  # type: ignore[union-attr]
     tokens = settled_tokens(layer)
     assert tokens is not None
@@ -104,13 +106,13 @@ def test_training_that_has_not_settled_continues_to_the_tokens_of_the_flow() -> 
     assert late[-1].max(axis=1).min() > 0.99
 
 
-def test_numbers_of_another_layer_are_noticed() -> None:
+def test_the_comparison_fails_for_numbers_of_another_layer() -> None:
     layer = FAST[0]
     with pytest.raises(AssertionError):
         check_numbers(explained(layer).layer, replace(layer, seed=1))
 
 
-def test_every_rule_data_set_and_kind_of_weights_is_used() -> None:
+def test_the_layers_use_every_rule_data_set_and_kind_of_weights() -> None:
     assert {layer.rule for layer in LAYERS} == {*RULES}
     assert {layer.data for layer in LAYERS} == {*DATA}
     assert {layer.trained for layer in LAYERS} == {"p", "W", "KQ", "pv", "module"}

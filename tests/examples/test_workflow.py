@@ -18,7 +18,7 @@ WORKFLOW = (ROOT / "examples" / "ci" / "attention.yml").read_text(encoding="utf-
 
 
 def command(kernel: str) -> list[str]:
-    """Return the arguments of its command line, with two capabilities in place of the profile."""
+    """Return the arguments of the workflow's command line, with two capabilities in place of the profile."""
     (line,) = re.findall(r"^ +- run: theorems (.*)$", WORKFLOW, re.MULTILINE)
     given = shlex.split(line.replace("$KERNEL", kernel))
     at = given.index("--profile")
@@ -28,7 +28,7 @@ def command(kernel: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("log_sum_exp:lse_in_base_two", 1)])
-def test_the_command_line_of_the_workflow_passes_and_fails_as_it_should(
+def test_the_command_of_the_workflow_passes_on_a_right_kernel_and_fails_on_a_wrong_one(
     kernel: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -33,13 +33,13 @@ NOT_SOURCES = (
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment whose only package of its own is the wheel.
+    """An environment in which only the wheel is installed.
 
     Attributes:
-        sdist: the names in it, without the folder that they all lie in.
-        python: its interpreter.
-        packages: its site-packages.
-        wheel: what is installed in it.
+        sdist: the names of files in the sdist, without the folder that contains them all.
+        python: the interpreter.
+        packages: the folder ``site-packages``.
+        wheel: the wheel that is installed.
     """
 
     sdist: frozenset[str]

@@ -31,7 +31,7 @@ def write(folder: Path, name: str, text: str = "made = 1\n") -> Path:
 def test_a_kernel_in_attention_py_is_verified(installed: Installed, tmp_path: Path, entry: tuple[str, ...]) -> None:
     for name in ("attention.py", "kernel.py", "theorem.py"):
         write(tmp_path, name, KERNEL)
-    # Two statements run in two processes, each of which imports the kernel.
+    # Two statements run in two processes, and each process imports the kernel.
     statements = ["lemma-3", "lemma-4"] if len(entry) == 1 else ["lemma-3"]
     given = ["verify", *statements, "--attention", "attention:attend", "--examples", "2", "--jobs", "2"]
     done = installed.run(tmp_path, *entry, *given)
@@ -61,7 +61,7 @@ def test_python_dash_m_works_in_a_folder_with_the_user_s_files(installed: Instal
 
 
 def test_python_dash_m_runs_the_users_theorems_py(installed: Installed, tmp_path: Path) -> None:
-    """By Python's rule for ``-m``, our package is not even imported."""
+    """By Python's rule for ``-m``, our package ``theorems`` is not even imported."""
     write(tmp_path, "theorems.py", "print('mine')\n")
     assert installed.run(tmp_path, "python", "-m", "theorems", "list").stdout == "mine\n"
 
@@ -69,13 +69,13 @@ def test_python_dash_m_runs_the_users_theorems_py(installed: Installed, tmp_path
 def test_the_command_does_not_look_in_the_working_directory(installed: Installed, tmp_path: Path) -> None:
     for name in (*HIDING[:2], "theorems.py"):
         write(tmp_path, name, "1 / 0\n")
-    # Use two processes, which start with the path of this one.
+    # The command uses two processes, which start with the path of the first.
     done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "lemma-11", "--examples", "2", "--jobs", "2")
     assert done.returncode == 0, done.stderr
 
 
-def test_the_command_with_a_kernel_of_the_working_directory(installed: Installed, tmp_path: Path) -> None:
-    """tests/attention_conformance/kernel/test_kernel_command.py tests the other names."""
+def test_the_command_finds_a_kernel_in_the_working_directory(installed: Installed, tmp_path: Path) -> None:
+    """Names that are refused are tested in tests/attention_conformance/kernel/test_kernel_command.py."""
     write(tmp_path, "attention.py", KERNEL)
     hiding = write(tmp_path, "theorems.py")
     done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "--attention", "attention:attend")
@@ -90,7 +90,7 @@ def test_the_command_refuses_a_user_s_file_on_the_path(installed: Installed, tmp
     assert done.stderr == f"theorems: {sentence(hiding, 'theorems')}\n"
 
 
-def test_a_folder_without_init_hides_nothing(installed: Installed, tmp_path: Path) -> None:
+def test_a_folder_without_init_py_hides_no_package(installed: Installed, tmp_path: Path) -> None:
     write(tmp_path, "generators/notes.py")
     assert installed.run(tmp_path, "python", "-m", "theorems", "--help").returncode == 0
 

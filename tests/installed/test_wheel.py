@@ -37,7 +37,7 @@ def test_the_wheel_has_all_records_and_no_tests(installed: Installed) -> None:
     } == set(PACKAGES)
 
 
-def test_list_and_verify_run_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
+def test_the_commands_list_and_verify_run_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
     listed = installed.run(tmp_path, "theorems", "list")
     assert listed.returncode == 0, listed.stderr
     assert "theorem-2" in listed.stdout
@@ -48,7 +48,7 @@ def test_list_and_verify_run_from_the_wheel(installed: Installed, tmp_path: Path
     assert report["version"] != "not installed"
 
 
-def test_hunt_and_replay_run_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
+def test_the_commands_hunt_and_replay_run_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
     done = installed.run(tmp_path, "theorems", "hunt", "lemma-11", "--without", "strict-optimum")
     assert done.returncode == 1, done.stderr
     (file,) = (tmp_path / "hunted").glob("*.json")
@@ -57,8 +57,8 @@ def test_hunt_and_replay_run_from_the_wheel(installed: Installed, tmp_path: Path
 
 @contextmanager
 def only(folder: Path, names: tuple[str, ...]) -> Iterator[None]:
-    """Remove all other files from the folder within the block: replaying all takes a minute, and another
-    test does it.
+    """Remove files of other names from the folder within the block: to replay all of them takes a minute, and another
+    test does.
     """
     aside = folder.with_name("aside")
     aside.mkdir()
@@ -83,7 +83,7 @@ def test_without_a_folder_the_counterexamples_of_the_wheel_are_read(installed: I
         assert f"{name.removesuffix('.json').replace('-without-', ' without ')}: not hunted" not in done.stderr
 
 
-def test_the_report_reads_the_evidence_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
+def test_the_command_report_reads_the_evidence_in_the_wheel(installed: Installed, tmp_path: Path) -> None:
     done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "lemma-11", "--examples", "2", "--report", "r.md")
     assert done.returncode == 0, done.stderr
     report = (tmp_path / "r.md").read_text(encoding="utf-8")

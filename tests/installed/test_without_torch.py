@@ -1,4 +1,6 @@
-"""Torch is needed for kernels only: without it all statements are verified, and a kernel is refused in one sentence."""
+"""Torch is needed only for kernels: without torch all statements are verified, and a kernel is refused in one
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ sys.meta_path.insert(0, Blocked())
 
 @pytest.fixture
 def without(tmp_path: Path) -> str:
-    """Return a folder for PYTHONPATH: processes that start with it cannot import the extras."""
+    """Return a folder for PYTHONPATH that keeps processes from importing the extras."""
     folder = tmp_path / "blocked"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(BLOCKED, encoding="utf-8")
@@ -45,18 +47,20 @@ def test_every_statement_is_verified_without_torch(installed: Installed, tmp_pat
     done = installed.run(tmp_path, "theorems", "verify", *given, PYTHONPATH=without)
     report = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["statements"]
     assert [item["id"] for item in report] == list(statements())
-    # One example may not decide statements with several outcomes, but nothing may be falsified.
+    # A statement with several outcomes may be undecided after one example, but none may be falsified.
     assert {item["verdict"] for item in report} <= {"upheld", "not-applicable"}, done.stdout
     assert {"lemma-1", "theorem-1", "theorem-6"} <= {item["id"] for item in report if item["verdict"] == "upheld"}
 
 
-def test_a_kernel_is_refused_in_one_sentence(installed: Installed, tmp_path: Path, without: str) -> None:
+def test_without_torch_a_kernel_is_refused_in_one_sentence(installed: Installed, tmp_path: Path, without: str) -> None:
     given = ["verify", "lemma-3", "--attention", "attention:attend", "--dtype", "float32"]
     done = installed.run(tmp_path, "theorems", *given, PYTHONPATH=without)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: {SENTENCE}\n")
 
 
-def test_the_pytest_plugin_refuses_in_the_same_sentence(installed: Installed, tmp_path: Path, without: str) -> None:
+def test_without_torch_the_pytest_plugin_refuses_a_kernel_in_the_same_sentence(
+    installed: Installed, tmp_path: Path, without: str
+) -> None:
     Path(without, "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     (tmp_path / "test_mine.py").write_text(
         "def test_mine(max_margin_theorems):\n    max_margin_theorems(lambda q, k, v: v)\n"

@@ -64,7 +64,7 @@ class Bytes:
             self.count += size
             return usual.realloc(context, pointer, size)
 
-        # NumPy's own function frees memory, since arrays outlive the count, and even Python.
+        # Memory is freed by NumPy's own function, since arrays outlive the count and even the interpreter.
         counting = (_MALLOC(malloc), _CALLOC(calloc), _REALLOC(realloc))
         handler = _Handler(b"counting", 1, usual.context, *counting, usual.free)
         _keep_forever(handler)

@@ -13,9 +13,9 @@ from tests.instructions.counting import Cost
 FILE = Path(__file__).parent / "baseline.json"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 ROOM = 0.05
-"""Allowed relative change in either direction. On one machine a count repeats exactly; on another processor the last
-digits of matrix products change the number of rounds of adaptive loops, and its LAPACK the work space; docs/profile.md
-has the sizes.
+"""Allowed relative change in either direction. On one machine counts repeat exactly; on another processor the last
+digits of matrix products change the number of rounds of adaptive loops, and LAPACK needs another work space. The sizes
+of these changes are in docs/profile.md.
 """
 
 
@@ -45,10 +45,11 @@ def changes(kept: Cost, now: Cost) -> dict[str, float]:
 
 
 def updated(kept: Mapping[str, Kept], now: Mapping[str, Cost], why: str) -> dict[str, Kept]:
-    """Return the counts to store. A count within 5 % stays as it is, so that small rises add up until they are noticed.
+    """Return the counts to store. A count within 5 % of the stored one is not updated, so that small rises add up until
+    they are noticed.
 
     Raises:
-        Unsaid: one has grown, and ``why`` is empty.
+        Unsaid: a count has grown, and ``why`` is empty.
     """
     counts = {}
     for name, cost in now.items():

@@ -15,9 +15,7 @@ from tests.places import ROOT
 OURS = tuple(
     f"{ROOT / package}/" for package in ("reference_attention", "theorems", "attention_conformance", "generators")
 )
-"""Folders whose functions are counted: without libraries' own Python code, another version of a library changes
-nothing.
-"""
+"""Folders whose functions are counted. Python code of libraries is not, so that their versions do not change counts."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Cost:
 
     Attributes:
         instructions: Python bytecode instructions executed in our own functions.
-        bytes: given to NumPy's arrays, those that were soon let go included.
+        bytes: the bytes given to NumPy's arrays, including arrays that were soon freed.
     """
 
     instructions: int
@@ -40,7 +38,7 @@ def cost(work: Callable[[], object]) -> Cost:
 
 
 def _instructions(work: Callable[[], object]) -> int:
-    # The garbage collector's calls are not part of the work.
+    # Calls made by the garbage collector are not part of the work.
     gc.collect()
     gc.disable()
     try:
