@@ -198,7 +198,7 @@ def test_an_archive_whose_directory_omits_a_member_is_refused_as_damaged(tmp_pat
         read_named_values(tmp_path / "a.npz")
 
 
-def test_json_text_is_written_unchanged() -> None:
+def test_characters_beyond_ascii_are_written_unchanged_in_json() -> None:
     assert to_json({"θ": "‖p‖ ≥ 1"}) == '{"θ": "‖p‖ ≥ 1"}'
 
 

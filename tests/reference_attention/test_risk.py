@@ -206,7 +206,7 @@ GRADIENTS = {"generic": risk.scaled_gradient, "field": by_field, "batch-field": 
 
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("gradient", GRADIENTS.values(), ids=GRADIENTS)
-def test_gradient_agrees_with_exact_arithmetic(gradient: Any, make: Callable[[int], Data]) -> None:
+def test_gradients_of_the_risk_agree_with_exact_arithmetic(gradient: Any, make: Callable[[int], Data]) -> None:
     for loss in PAPER_LOSSES:
         assert worst(gradient, loss, make) <= 1, loss
 

@@ -120,7 +120,7 @@ def test_loss_in_two_parts_is_the_loss_and_its_gradient_the_difference_quotient(
 
 
 @pytest.mark.parametrize("problem", [ORTHOGONAL, TWICE, AGAINST])
-def test_path_points_are_stationary(problem: MasterProblem) -> None:
+def test_points_of_the_path_of_next_token_training_are_stationary(problem: MasterProblem) -> None:
     minimum, svm = trained(problem)
     multipliers = np.exp(-np.arange(1.0, 40.0, 3.0))
     run = next_token_path(minimum, svm, multipliers)

@@ -1,4 +1,8 @@
-"""The joint risk against 60-digit arithmetic, its gradients, the path and joint descent (Figure 3)."""
+"""The joint risk against 60-digit arithmetic, its gradients, the joint path and joint descent (Figure 3).
+
+Notation: L is the joint risk of a head r v̄_mm + w and a prompt p, L_α its value where the chosen tokens are selected;
+v̄_mm is the unit vector of the max-margin head, Γ its margin, Θ the prompt's; r and R are the radii of head and prompt.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ def figure_3(third: tuple[float, float]) -> Joint:
 
 
 def exact_log_risk(joint: Joint, log_r: float, w: np.ndarray, p: np.ndarray) -> tuple[float, float]:
-    """Return log L + rΓ and log(L − L_α) + rΓ with 60 digits beyond e^{−rΓ}; v̄_mm = (0, 1) exactly."""
+    """Return log L + rΓ and log(L − L_α) + rΓ, with 60 digits beyond those of e^{−rΓ}; exactly, v̄_mm = (0, 1)."""
     with mpmath.workdps(60 + int(math.exp(log_r))):
         r = mpmath.exp(mpmath.mpf(log_r))
         v = [mpmath.mpf(float(w[0])), r + mpmath.mpf(float(w[1]))]
@@ -61,17 +65,20 @@ def exact_log_risk(joint: Joint, log_r: float, w: np.ndarray, p: np.ndarray) -> 
 @pytest.mark.parametrize("third", [(0.5, 1.0), (0.5, 1.5)])
 @pytest.mark.parametrize("log_r", [-1.0, 1.0, 3.0, 4.0, 6.0])
 @pytest.mark.parametrize("scale", [1.0, 4.0, 10.0, 40.0])
-def test_log_risks_agree_with_sixty_digits(third: tuple[float, float], log_r: float, scale: float) -> None:
+def test_logarithms_of_risk_and_excess_agree_with_those_of_60_digit_arithmetic(
+    third: tuple[float, float], log_r: float, scale: float
+) -> None:
     joint = figure_3(third)
     w, p = np.array([0.3, -0.01]), scale * np.array([0.97, 0.2])
     risk, excess = exact_log_risk(joint, log_r, w, p)
-    # Logits are of size 2·scale: weights and E_i have a relative error of 2 eps each, which is multiplied by r q.
+    # Logits are of size 2·scale: weights have a relative error of about 2 eps, which is multiplied by the exponent of a
+    # loss.
     assert float(relative_log_risk(joint, log_r, w, joint.log_weights(p))) == pytest.approx(risk, abs=1e-12, rel=1e-13)
     assert excess_gradient(joint, log_r, w, p)[0] == pytest.approx(excess, abs=1e-12, rel=1e-13)
 
 
 @pytest.mark.parametrize("log_r", [0.3, 3.0])
-def test_gradients_are_derivatives(log_r: float) -> None:
+def test_gradients_of_the_joint_risk_are_difference_quotients(log_r: float) -> None:
     joint = figure_3((0.5, 1.5))
     w, p, h = np.array([0.2, -0.3]), np.array([1.5, 0.4]), 1e-6
     _, by_w, by_p = joint_gradient(joint, log_r, w, p)
@@ -86,14 +93,14 @@ def test_gradients_are_derivatives(log_r: float) -> None:
         beyond = (excess_gradient(joint, log_r, w, p + h * e)[0] - excess_gradient(joint, log_r, w, p - h * e)[0]) / (
             2 * h
         )
-        # Central differences err by h² times a third derivative below 1e3, and by eps/h.
+        # Central differences err by h² times a third derivative, which is below 1e3, and by eps/h.
         assert [by_w[k], by_p[k], by_excess[k]] == pytest.approx([moved, turned, beyond], abs=2e-9)
 
 
 @pytest.mark.parametrize(("log_r", "p"), [(0.0, (0.3, 0.2)), (0.3, (2.0, 1.0)), (3.0, (1.5, 0.4))])
-def test_curvatures_are_second_derivatives(log_r: float, p: tuple[float, float]) -> None:
+def test_curvatures_of_the_joint_risk_are_second_derivatives(log_r: float, p: tuple[float, float]) -> None:
     joint, h = figure_3((0.5, 1.5)), 1e-5
-    # This head prefers the other token of input 2, which therefore contributes a negative excess.
+    # The head prefers the other token of input 2, which therefore contributes a negative excess.
     w, prompt = np.array([1.5, -0.2]), np.array(p)
     value, by_p, second = excess_curvature(joint, log_r, w, head_drops(joint, log_r, w), prompt)
     assert (value, *by_p) == pytest.approx((lambda x: (x[0], *x[1]))(excess_gradient(joint, log_r, w, prompt)))
@@ -115,7 +122,7 @@ def test_heads_are_retracted_into_the_ball() -> None:
     w = np.array([[0.0, 0.0], [3.0, 5.0], [1e9, 0.0], [0.5, -1.0], [0.0, -1e9]])
     inside = retract(joint, math.log(10.0), w)
     heads = 10.0 * joint.svm.direction + inside
-    # r is given as log 10: e^{log r} carries log r roundings, and the norm another d.
+    # The radius is given as log 10: e^{log r} carries log r roundings, and the norm another d.
     assert (np.linalg.norm(heads, axis=1) <= 10.0 * (1 + 2.0**-49)).all()
     assert np.array_equal(inside[[0, 3]], w[[0, 3]])
     rng = np.random.default_rng(0)
@@ -126,7 +133,7 @@ def test_heads_are_retracted_into_the_ball() -> None:
     assert retract(turned, math.log(10.0), many) == pytest.approx(np.array(each), rel=16 * EPS)
 
 
-def test_support_sets_are_exact() -> None:
+def test_support_sets_are_decided_exactly() -> None:
     near = np.nextafter(1.0, 2.0)
     svm = label_svm(np.array([[1.0, 1.0], [-1.0, 1.0], [0.0, near]]))
     assert isinstance(svm, LabelSvm)
@@ -140,7 +147,7 @@ def test_support_sets_are_exact() -> None:
     assert isinstance(label_svm(np.array([[1.0, 0.0], [-1.0, 0.0]])), Infeasible)
 
 
-def test_relaxed_solution_of_figure_3b() -> None:
+def test_the_relaxed_solution_of_figure_3b_is_that_found_by_hand() -> None:
     joint = figure_3((0.5, 1.5))
     assert joint.svm.support.tolist() == [True, True, False]
     relaxed, separator = (
@@ -153,7 +160,7 @@ def test_relaxed_solution_of_figure_3b() -> None:
     assert separator.p.tolist() == [1.25, 0.25]
     assert critical_ratio(joint, relaxed) == 1.0
     for ratio, end in ((0.0, separator), (1.0, relaxed), (50.0, relaxed)):
-        # Bisection finds τ to the last digit; the least-squares problem has a condition number below 10.
+        # Bisection is exact to the last digit; the least-squares problem has a condition number below 10.
         assert scheduled_direction(joint, ratio) == pytest.approx(end.direction, abs=1e-14)
 
 
@@ -162,7 +169,7 @@ def test_the_path_does_not_depend_on_its_start(start: tuple[float, float]) -> No
     joint = figure_3((0.5, 1.0))
     path = joint_path(joint, lambda R: math.log(R), np.array([1e2, 1e4, 1e6]), np.array(start))
     other = joint_path(joint, lambda R: math.log(R), np.array([1e2, 1e4, 1e6]), np.array([0.9, 0.1]))
-    # Gradients of 1e-10 over a curvature of Θ/R = 1e-6, relative to R; logits of 1e6 carry errors of 1e-10.
+    # Gradients of 1e-10 are divided by a curvature of Θ/R = 1e-6, and lengths by R; logits of 1e6 have errors of 1e-10.
     assert path.prompts / path.radii[:, None] == pytest.approx(other.prompts / path.radii[:, None], abs=1e-9)
     assert (path.residuals < 1e-6).all()
 
@@ -179,8 +186,8 @@ def test_intermediate_radii_grow_by_a_factor_up_to_the_requested_one(
         return minimised(*args)
 
     monkeypatch.setattr(paths, "_minimise", watched)
-    # r = e^{1.5 R} outgrows the margin, so that losing a token costs many orders of magnitude; early steps are not
-    # shortened for it.
+    # The radius r = e^{1.5 R} outgrows the margin, so that a lost token costs many orders of magnitude; early steps are
+    # not shortened for it.
     path = joint_path(
         figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([30.0]), np.array([1.0, 0.3]), most_steps=most_steps
     )
@@ -191,7 +198,7 @@ def test_intermediate_radii_grow_by_a_factor_up_to_the_requested_one(
     assert on_the_way == [visited[0] * GROWTH ** (k + 1) for k in range(len(on_the_way))]
 
 
-def test_late_steps_continue_along_the_secant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_steps_of_the_path_continue_along_the_secant(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = []
     minimised = paths._minimise
 
@@ -203,13 +210,12 @@ def test_late_steps_continue_along_the_secant(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(paths, "_minimise", watched)
     joint_path(figure_3((0.5, 1.0)), math.log, np.array([1e5]), np.array([1.0, 0.3]))
     (before, _, p), (R, start, end) = steps[-2:]
-    # Here p does not affect the digits of L, which therefore cannot distinguish the secant from a mere lengthening of
-    # p.
+    # The digits of L do not depend on p, and therefore cannot distinguish the secant from a mere lengthening of p.
     assert np.linalg.norm(start - end) < 0.5 * np.linalg.norm(p * (R / before) - end)
 
 
-def test_the_path_is_followed_where_heads_outgrow_the_margin() -> None:
-    with np.errstate(over="ignore"):  # r = e^{1500}
+def test_the_joint_path_is_followed_where_r_grows_faster_than_the_margin() -> None:
+    with np.errstate(over="ignore"):  # r is e^{1500}
         path = joint_path(figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([10.0, 1e3]), np.array([1.0, 0.3]))
     # The limit is p_relax, because the third input is no support.
     assert path.prompts / path.radii[:, None] == pytest.approx(np.array([[1.0, 0.0]] * 2), abs=1e-6)
@@ -262,7 +268,7 @@ def test_the_prompt_for_a_fixed_head_is_stationary_from_far_away(start: tuple[fl
 
 
 @pytest.mark.parametrize(("third", "relaxed"), [((0.5, 1.0), False), ((0.5, 1.5), True)])
-def test_figure_3_by_joint_descent(third: tuple[float, float], relaxed: bool) -> None:
+def test_joint_descent_from_the_papers_start_gives_figure_3(third: tuple[float, float], relaxed: bool) -> None:
     """Normalized descent with η = 0.1 from p = (0, −1), v = (−1, 0) gives Figures 3(a) and 3(b); in 3(c) both
     probabilities reach 1.
     """

@@ -182,7 +182,7 @@ def test_a_batch_whose_steps_are_faulty_hands_its_flows_over(monkeypatch: pytest
     assert fault == "weights" or (flows.steps == 31).all()
 
 
-def test_bad_input_is_named() -> None:
+def test_bad_input_of_a_batch_of_flows_is_refused() -> None:
     batch, starts = problems(2, 2, 3, 2)
     other, _ = problems(1, 2, 3, 4)
     with pytest.raises(InvalidInput, match="problems: all must have the same shape"):

@@ -153,7 +153,7 @@ def geometry_of(case: LabelledFeatures, norm: float) -> LabelGeometry:
     return LabelGeometry(case, solution)
 
 
-def test_the_l2_and_max_norm_solutions_of_three_samples() -> None:
+def test_the_solutions_for_three_samples_in_both_norms_are_those_found_by_hand() -> None:
     for norm, due in ((2.0, np.array([11, 5, -5, 3, 3]) / 21), (math.inf, np.array([1, 1, -1, 1, 1]) / 3)):
         p = geometry_of(THREE, norm).solution.p
         w = (p[:5] - p[5:]) / 2

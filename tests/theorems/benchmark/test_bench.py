@@ -253,7 +253,7 @@ def test_the_proven_bound_fails_for_a_wrong_run() -> None:
     assert bound < 1 - 1 / math.sqrt(1.25)
 
 
-def test_same_options_same_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_prints_and_writes_the_same_for_the_same_options(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--data", "figure-8", "--rule", "gd-1/L", "--steps", "40", "--examples", "1", "--jobs", "1"]
     printed = []
     for name in ("a.json", "b.json"):

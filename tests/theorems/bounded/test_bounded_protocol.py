@@ -99,7 +99,7 @@ def test_functions_without_a_rule_raise(attempt: Callable[[], Any]) -> None:
         attempt()
 
 
-def test_the_message_names_the_function() -> None:
+def test_the_error_names_a_function_without_a_rule() -> None:
     with pytest.raises(TypeError, match=r"numpy\.sin has no rule"):
         np.sin(X)
     with pytest.raises(TypeError, match=r"numpy\.multiply\.reduce has no rule"):
@@ -201,7 +201,7 @@ def test_infinities_are_exact_or_unknown() -> None:
     assert (exact([1.0]) / far).error.tolist() == [0.0, 0.0]
 
 
-def test_zeros_stay_exact() -> None:
+def test_operations_on_exact_zeros_are_exact() -> None:
     zero = exact([0.0])
     for result in (zero * X[:1], zero / 3.0, zero + zero, zero - zero, np.vecdot(zero, X[:1]), np.linalg.norm(zero)):
         assert result.value == 0

@@ -70,7 +70,9 @@ def verified(path: str = "report.json") -> dict[str, Any]:
         (["true", "never"], 3),
     ],
 )
-def test_exit_codes(ids: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_is_that_of_the_gravest_verdict(
+    ids: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["verify", *ids, "--examples", "20", "--jobs", "1"]) == code
     table = capsys.readouterr().out
     assert all(id in table for id in ids)
@@ -165,7 +167,7 @@ def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @fakes
-def test_json_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_report_has_the_options_and_every_statement(capsys: pytest.CaptureFixture[str]) -> None:
     ids = ["true", "false", "undecided", "broken"]
     arguments = ["verify", *ids, "--examples", "15", "--seed", "4", "--jobs", "1", "--json", "report.json"]
     assert main(arguments) == 1
@@ -246,7 +248,7 @@ def test_bad_input_noticed_during_the_run_is_exit_code_2(capsys: pytest.CaptureF
 
 
 @fakes
-def test_show_and_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_show_and_list_describe_statements_and_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     listed = capsys.readouterr().out
     assert all(id in listed for id in FAKES)
@@ -327,7 +329,7 @@ def test_user_data_are_sent_to_other_processes() -> None:
     assert "one-input" in process.stdout
 
 
-def test_python_dash_m() -> None:
+def test_the_command_runs_under_python_dash_m() -> None:
     process = in_a_process("verify", "lemma-0")
     assert process.returncode == 2
     assert process.stdout == ""

@@ -32,7 +32,7 @@ def test_bounds_are_above_the_norm_and_close(name: str) -> None:
     assert -1e-15 <= to_float(nuclear) / sizes.sum() - 1 < 1e-12
 
 
-def test_matrix_norms_by_hand() -> None:
+def test_matrix_norms_are_those_found_by_hand() -> None:
     square = rational_matrix(np.array([[9.0, 0.0], [0.0, 16.0]]))
     assert is_below(square, fmpq(16) + fmpq(1, 2**80))
     assert not is_below(square, fmpq(16))

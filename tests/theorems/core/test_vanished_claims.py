@@ -91,7 +91,7 @@ def test_a_wrong_value_of_any_single_flag_is_detected(problem: Problem) -> None:
         assert wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, wrong), flags
 
 
-def test_the_flags_of_the_example_problems() -> None:
+def test_the_example_problems_have_independent_rows_and_positive_duals_as_named() -> None:
     flags = []
     for problem in (INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL):
         solution = max_margin(problem.keys, problem.optimal)

@@ -52,7 +52,7 @@ def test_theorem_2_with_two_inputs_is_refuted_by_integers_or_halves(seed: int) -
     assert examine(hunt.weakened, hunt.found, guided=False).is_counterexample
 
 
-def test_same_seed_same_counterexample() -> None:
+def test_a_search_with_the_same_seed_finds_the_same_counterexample() -> None:
     texts = []
     for hunt in (hunted(7), hunted_anew(7)):
         assert hunt.found is not None

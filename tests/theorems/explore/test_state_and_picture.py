@@ -194,7 +194,7 @@ def test_tokens_that_no_prompt_separates_are_reported() -> None:
 
 
 @pytest.mark.parametrize("keys", [np.zeros((1, 2, 1)), np.zeros((2, 3, 4)), np.ones((1, 3, 2))])
-def test_equal_keys_are_drawn(keys: np.ndarray) -> None:
+def test_a_picture_is_drawn_of_data_with_equal_keys(keys: np.ndarray) -> None:
     scores = np.tile(np.arange(keys.shape[1], dtype=float), (len(keys), 1))
     parts = [part for part, _ in parts_of(state_of(Case(Problem(keys, scores))))]
     assert [part.name for part in parts] == ["tokens", "runs", "contours"]
@@ -215,7 +215,7 @@ def test_a_saved_state_is_read_back(name: str, tmp_path: Path) -> None:
     compile(test.read_text(encoding="utf-8"), str(test), "exec")
 
 
-def test_a_saved_test_passes(tmp_path: Path) -> None:
+def test_a_saved_pytest_file_passes(tmp_path: Path) -> None:
     test = tmp_path / "test_saved.py"
     test.write_bytes(downloads.as_test(dataset_named("figure-1a")))
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]

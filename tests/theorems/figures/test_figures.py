@@ -368,7 +368,7 @@ def test_titles_are_typeset_in_drawings_and_plain_elsewhere(name: str) -> None:
     assert lines[0].startswith(rf"$\bf{{Figure\ {one.label}.}}$ ")
 
 
-def test_titles_in_plain_text() -> None:
+def test_titles_of_figures_in_plain_text_have_no_markup() -> None:
     assert FIGURES["3b"].plain_title.endswith("v goes to v\u0304_mm, p to p\u0304_relax instead of p\u0304_mm")
     assert FIGURES["3b"].label == "3(b)"
     assert FIGURES["10"].label == "10"

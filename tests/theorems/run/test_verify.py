@@ -270,7 +270,7 @@ def data(n: int = 2) -> Case:
     return Case(Problem(rng.standard_normal((n, 3, 2)), rng.standard_normal((n, 3))), start=np.ones(2))
 
 
-def test_verdicts_on_user_data() -> None:
+def test_statements_get_their_verdicts_on_user_data() -> None:
     assert verify_data("true", Given(data())).verdict is Verdict.UPHELD
     assert verify_data("false", Given(data())).verdict is Verdict.FALSIFIED
     result = verify_data("single", Given(data()))

@@ -109,7 +109,7 @@ def test_gradient_and_loss_agree_with_the_textbook() -> None:
 @pytest.mark.parametrize(
     ("norm", "margin"), [(math.inf, 2.0), (2.0, math.sqrt(2)), (1.0, 1.0), (Schatten(math.inf, (2, 1)), math.sqrt(2))]
 )
-def test_margin_and_excess_of_two_classes_by_hand(norm: float | Schatten, margin: float) -> None:
+def test_margin_and_excess_of_two_classes_are_those_found_by_hand(norm: float | Schatten, margin: float) -> None:
     solution = norm_max_margin(TWO.keys, TWO.labels, norm)
     assert solution is not None
     geometry = LabelGeometry(TWO, solution)
@@ -307,7 +307,7 @@ def test_margins_of_rows_columns_and_blocks_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_lengths_and_steepest_directions_in_norms_of_blocks_by_hand(kind: str) -> None:
+def test_lengths_and_steepest_directions_in_norms_of_blocks_are_those_found_by_hand(kind: str) -> None:
     largest = Blocks(math.inf, kind, (2, 3))
     x = np.array([3.0, 4.0, 0.0, 0.0, -12.0, 5.0])
     matrix = x.reshape(2, 3)

@@ -175,7 +175,7 @@ def test_assumption_c_on_figure_5_ends_at_a_score_of_three(scores: int) -> None:
         assert lost < (1e-3 if scores == 3 else 1e-9) * mixed
 
 
-def test_the_certificate_of_figure_5_by_hand() -> None:
+def test_the_certificate_of_figure_5_is_that_found_by_hand() -> None:
     """For the score C = 2, compute the duals of the SVM of the head over the rationals, with features (1, 1, 2) and
     (1, −1, 1).
     """

@@ -50,7 +50,7 @@ def linear() -> Problem:
     return Problem(LINE.keys, LINE.scores, loss_named("correlation"))
 
 
-def test_the_separating_weights_from_labels() -> None:
+def test_separating_weights_from_labels_are_those_of_the_formula() -> None:
     """The weights are v qᵀ divided by the gap, with the separating combination q of queries."""
     data = QueryDataset([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 2.0, 3.0]], [1.0], [2.0, 3.0], "correlation")
     result = by_labels(data, [fmpq(1), fmpq(2), fmpq(3)], fmpq(4))

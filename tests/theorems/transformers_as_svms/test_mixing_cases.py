@@ -97,7 +97,7 @@ def test_violated_assumptions_are_noticed(case: Case, id: str, says: str) -> Non
     assert says in finding.evidence
 
 
-def test_thresholds_of_the_penalty_by_hand() -> None:
+def test_thresholds_of_the_penalty_are_those_found_by_hand() -> None:
     assert thresholds([fmpq(k) for k in (2, 4, 1, 3)]) == [3, 0, 6, 1]
 
 

@@ -178,7 +178,7 @@ def test_scaling_keys_by_a_power_of_two_changes_no_digit(seed: int) -> None:
         assert (first.gap, first.margins.tolist()) == (second.gap, second.margins.tolist())
 
 
-def test_the_images_of_a_basis_of_symmetric_matrices() -> None:
+def test_the_images_of_a_basis_of_symmetric_matrices_are_those_found_by_hand() -> None:
     """Compute uᵀPv for the basis P = e1e1ᵀ, (e1e2ᵀ + e2e1ᵀ)/√2, e2e2ᵀ."""
     result = images_of(np.array([[1.0, 2.0]]), np.array([[3.0, 5.0]]))
     assert result == pytest.approx(np.array([[3.0, 11 / np.sqrt(2), 10.0]]))

@@ -102,7 +102,7 @@ def test_transposed_weights_of_least_nuclear_norm_are_caught_by_spans_and_column
     )
 
 
-def test_the_fault_of_transposed_outer_products_by_hand() -> None:
+def test_the_fault_of_transposed_outer_products_transposes_each_product() -> None:
     data = QueryDataset([[[1.0, 2.0], [3.0, 4.0]]], [[5.0, 6.0, 7.0]], [1.0], [1.0, 0.0], "correlation")
     keys, _ = _transpose_outer(outer_keys_and_scores, data)
     assert keys.tolist() == [[[5, 10, 6, 12, 7, 14], [15, 20, 18, 24, 21, 28]]]

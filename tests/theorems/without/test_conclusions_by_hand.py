@@ -139,7 +139,7 @@ def test_no_jump_of_the_slope_is_sought_where_the_gradient_is_zero() -> None:
     assert list(lemma_06.jumping_slope.conclusion(Case(flat, start=np.array([1.0, 2.0])), REFERENCE)) == []
 
 
-def test_the_smoothness_constant_for_a_given_m0() -> None:
+def test_the_smoothness_constant_for_a_given_m0_is_that_of_the_formula() -> None:
     """The formula is the mean over inputs of M0 ‖γ‖² ‖K‖² + 3 M1 ‖γ‖ ‖K‖², with M1 = 1 for the correlation loss."""
     keys = np.array([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]]])
     problem = Problem(keys, np.array([[3.0, 4.0], [0.6, 0.8]]), loss_named("correlation"))
@@ -174,7 +174,9 @@ def test_mixing_is_compared_only_where_the_assumption_requires_it(
 @pytest.mark.parametrize(
     ("q", "radius", "unit"), [((0.6, 0.8), 0.1, 1 / 1.2), ((0.0, 1.0), 0.1, 0.5), ((0.6, 0.8), 9.0, 9.0)]
 )
-def test_the_unit_of_radii_of_a_local_path(q: tuple[float, float], radius: float, unit: float) -> None:
+def test_the_unit_of_radii_of_a_local_path_is_that_of_the_formula(
+    q: tuple[float, float], radius: float, unit: float
+) -> None:
     """For keys (2, 0) and 0 the unit of radii is one over the margin of q, or over the size of the keys if q prefers no
     token; at least the radius of the cone.
     """

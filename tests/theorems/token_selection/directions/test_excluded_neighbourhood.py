@@ -62,7 +62,7 @@ def outdone() -> BeatenByPoint:
     return BeatenByPoint.of(result, better, costs, np.array([[False, True, True]]), Cone(0.02, 0.25))
 
 
-def test_radii_and_widths_where_all_neighbours_score_lower() -> None:
+def test_radii_and_widths_where_all_neighbours_score_lower_are_those_of_the_formulas() -> None:
     region = beaten()
     delta = (math.sqrt(2) - 1) / 16
     assert region.delta == pytest.approx(delta, rel=1e-12)
@@ -87,7 +87,7 @@ def test_a_higher_token_near_the_neighbours_makes_the_narrow_region_narrower() -
     assert region.narrow.radius == pytest.approx(math.log(6) / (0.5 - 2 * 0.125), rel=1e-12)
 
 
-def test_radii_where_a_neighbour_scores_higher() -> None:
+def test_radii_where_a_neighbour_scores_higher_are_those_of_the_formulas() -> None:
     """Beyond the first radius, the lower token takes at most half of what the higher token gains."""
     region = outdone()
     gap, theta = 2 / math.sqrt(1.25), 1 / math.sqrt(1.25)
@@ -131,7 +131,7 @@ def test_comparisons_below_rounding_are_undecided(norm: float, decided: bool) ->
     assert outdone().decidable(np.array([norm])).tolist() == [decided]
 
 
-def test_a_leading_term_and_its_remainder() -> None:
+def test_the_leading_term_and_its_remainder_are_those_found_by_hand() -> None:
     """With rows 1 and 3, score gaps 1 and 4 and the correlation loss, e^R times the excess risk is 1 up to the
     remainder
     4 e^{−2R} + 2 e^{−R}.

@@ -50,7 +50,7 @@ IDS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_upheld_by_the_reference(id: str) -> None:
+def test_theorem_4_is_upheld_by_the_reference(id: str) -> None:
     statement = statement_named(id)
 
     @settings(max_examples=15)

@@ -51,7 +51,7 @@ LINE = ([[[0.0], [-1.0], [-3.0]]], [[2.0, 1.0, -2.0]])
 """One input with the rows 1 and 3, so p_mm = 1; score gaps are 1 and 4, and the loss has one slope."""
 
 
-def test_the_constants_of_descent_from_a_margin_by_hand() -> None:
+def test_the_constants_of_descent_from_a_margin_are_those_found_by_hand() -> None:
     constants = MarginConstants(*posed(*LINE))
     assert near(constants.spread, math.log(8))
     assert near(constants.kappa, math.log(16))
@@ -168,7 +168,7 @@ def offset_of(problem: Problem, svm: MaxMargin) -> FlowOffset:
     return FlowOffset.of(Constraints.of(problem, svm), svm)
 
 
-def test_the_growth_of_an_offset_under_other_constraints() -> None:
+def test_the_growth_of_an_offset_under_other_constraints_is_that_found_by_hand() -> None:
     """The growth of |r|² is 2 ∫ e^{−1−q₂} t^{−3} dt, with dt = t dlog t, from log t = 1 to 2."""
     offset = offset_of(*BESIDE)
     q = np.array([0.0, 0.5])
@@ -214,7 +214,7 @@ def along(offset: FlowOffset, *beside: float, height: float = 3.0) -> np.ndarray
     return offset.q + np.array([[height * k, y] for k, y in enumerate(beside)])
 
 
-def test_the_contraction_bound_of_an_offset_by_hand() -> None:
+def test_the_contraction_bound_of_an_offset_is_that_found_by_hand() -> None:
     """Compute (**) by hand for Φ = log(2 cosh z), with e^E = cosh 1 and dp/dτ = (1, tanh 1), while u increases by 3."""
     offset = offset_of(*TRIANGLE)
     assert offset.q == pytest.approx([math.log(2), 0.0])
@@ -294,7 +294,7 @@ def test_dependent_rows_all_have_weight() -> None:
     assert np.exp(offset.constraints.log_costs - offset.constraints.rows @ offset.q) == pytest.approx(offset.weights)
 
 
-def test_the_escape_direction_of_a_neighbour_of_dual_zero_by_hand() -> None:
+def test_the_escape_direction_of_a_neighbour_of_dual_zero_is_that_found_by_hand() -> None:
     """Of the rows (1, 0) and (1, 2) only the first has a positive dual; a move along h = (0, ½) decreases the weight of
     the
     second and keeps that of the first.
@@ -313,7 +313,7 @@ def test_the_bound_from_a_start_with_the_limiting_offset_is_rounding() -> None:
     assert offset.from_start(offset.q + np.array([4.0, 0.0]), 10.0) <= 1e-7
 
 
-def test_the_sign_of_a_rational() -> None:
+def test_the_sign_of_a_rational_is_decided() -> None:
     assert [_sign(fmpq(x, 3)) for x in (-7, -1, 0, 1, 7)] == [-1, -1, 0, 1, 1]
 
 
@@ -370,7 +370,7 @@ def test_a_gradient_vanishes_where_scores_are_equal() -> None:
         assert vanishes(Problem([[[1.0, 2.0], [0.0, 1.0], [-3.0, 1.0]]], scores), p) is zero
 
 
-def test_the_bound_on_how_a_flow_turns_by_hand() -> None:
+def test_the_bound_on_how_a_flow_turns_is_that_found_by_hand() -> None:
     """With three tokens, A = 1 and margins 2 and 3 at two points: q = 2e^−2 and 2e^−3, and the lag K is 1/2 + log(1 +
     q).
     """

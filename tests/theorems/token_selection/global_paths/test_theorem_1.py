@@ -189,7 +189,7 @@ def test_the_reduced_program_agrees_with_global_minimisation_of_the_risk(name: s
         np.testing.assert_allclose(path.offsets[0] / svm.norm, basis @ y, atol=1e-9 * (1 + np.linalg.norm(y)))
 
 
-def test_the_closed_form_of_the_offset_by_hand() -> None:
+def test_the_closed_form_of_the_offset_is_that_found_by_hand() -> None:
     """For k_opt − k_t = (1, 0) and (0, 2) with costs c = (1, 3), p_mm = (1, ½) and duals λ = (1, ¼); the offset solves
     (k_opt − k_t)·o = log(c_t/λ_t), up to its part along p_mm.
     """

@@ -183,7 +183,7 @@ def test_a_head_of_unknown_direction_gives_no_bounds(loss: float, known: bool) -
     assert np.isfinite(level.other_bounds.value[others]).any() == known
 
 
-def test_logarithms_of_logistic_losses_over_the_whole_range() -> None:
+def test_logarithms_of_logistic_losses_agree_with_plain_formulas_over_the_whole_range() -> None:
     """Compare log log(1 + e^{−u}) with plain formulas, for u from −800 to 500."""
     u = np.array([-800.0, -1.0, 0.0, 1.0, 500.0])
     result = _log_losses(exact(np.zeros(5)), exact(u))

@@ -66,7 +66,7 @@ def test_the_joint_statements_are_upheld_by_the_reference(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["theorem-5", "theorem-6", "lemma-12", "lemma-13"])
-def test_figures(id: str) -> None:
+def test_theorems_5_and_6_are_upheld_on_the_data_of_figure_3(id: str) -> None:
     name = "figure-3a" if id == "theorem-5" else "figure-3b"
     outcome = check(statement_named(id), DATASETS[name](), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason

@@ -73,7 +73,7 @@ def test_lemma_7_does_not_apply_to_alpha_that_is_not_locally_optimal() -> None:
     assert "locally-optimal" in outcome.reason
 
 
-def test_the_constants_of_two_tokens_by_hand() -> None:
+def test_the_constants_of_lemma_7_for_two_tokens_are_those_found_by_hand() -> None:
     """P‖g‖ = 1, so A = ½, ε = ¼ and μ = (ε/A)²/8 = 1/32; the gradient is parallel to p_mm, so κ = 0."""
     constants = constants_of(HAND_MADE["two-tokens"])
     assert pytest.approx(0.5, rel=1e-15) == constants.A

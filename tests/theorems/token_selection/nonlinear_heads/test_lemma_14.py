@@ -98,7 +98,7 @@ def test_lemma_14_with_better_constants_c0_or_c1_is_refuted(
     assert any(c.name == claim and c.verdict is Verdict.FALSIFIED for c in claims)
 
 
-def test_the_constants_of_lemma_14_for_a_tanh_unit() -> None:
+def test_the_constants_of_lemma_14_for_a_tanh_unit_are_those_found_by_hand() -> None:
     """For a tanh unit with features ½ and −½, ν is tanh ½, c0 the slope at ½, and c1 the slope at 0."""
     case = with_head(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])), [1])
     result = linear_mixing(case)
