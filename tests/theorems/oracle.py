@@ -47,8 +47,7 @@ def logits(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[list[fmpq]]:
 
 def bits_for(problem: Problem, p: Float64[np.ndarray, "d"]) -> int:
     """Return a precision at which 1 − s and ℓ(γᵀs) − ℓ(γ) keep leading digits although a weight s is within e^{−range}
-    of 1,
-    with the range of logits.
+    of 1, with the range of logits.
     """
     reach = max(float(max(row) - min(row)) if row else 0.0 for row in _floats(logits(problem, p)))
     return BITS + 2 * math.ceil(reach / math.log(2))
@@ -95,8 +94,8 @@ def risk(problem: Problem, p: Float64[np.ndarray, "d"]) -> arb:
 
 
 def gradient(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[arb]:
-    """Return ∇L(p) = −(1/n) Σ_i |ℓ'_i| Σ_{t<u} s_t s_u (γ_t − γ_u)(k_t − k_u), with the softmax weights s, as
-    d balls.
+    """Return ∇L(p) = −(1/n) Σ_i |ℓ'_i| Σ_{t<u} s_t s_u (γ_t − γ_u)(k_t − k_u), with the softmax weights s, as d
+    balls.
     """
     with precision(bits_for(problem, p)):
         total = [arb(0)] * problem.d

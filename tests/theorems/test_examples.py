@@ -115,8 +115,7 @@ def verdict_on(name: str, keys: object, scores: object, loss: str = "logistic") 
 
 def test_the_flow_need_not_select_the_largest_separable_set_of_optimal_tokens() -> None:
     """The optimal token of input 0 alone can be separated, but the flow selects that of input 1, whose score gap is
-    three
-    times as large.
+    three times as large.
     """
     verdict, reason = verdict_on(SUBSET, [[[1], [1], [0]], [[-1], [0], [0]]], [[0, 0, 1], [0, 0, 3]], "correlation")
     assert verdict is Verdict.FALSIFIED, reason
@@ -125,8 +124,7 @@ def test_the_flow_need_not_select_the_largest_separable_set_of_optimal_tokens() 
 
 def test_the_majority_does_not_win() -> None:
     """The optimal tokens of two inputs need p > 0; that of a third needs p < 0, and the flow selects it, since the
-    shorter
-    difference of its keys lets its softmax saturate last.
+    shorter difference of its keys lets its softmax saturate last.
     """
     keys, scores = [[[3], [0]], [[2], [0]], [[-1], [0]]], [[1, 0], [1, 0], [8, 0]]
     verdict, reason = verdict_on(SUBSET, keys, scores, "correlation")

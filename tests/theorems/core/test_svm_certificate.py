@@ -143,8 +143,7 @@ def test_a_direction_proves_that_neighbours_have_no_dual(
     rows: list[list[Any]], without: list[bool], proven: bool
 ) -> None:
     """A direction z with z·p = 0 and z·k ≥ 0 for all tight k proves that those with z·k > 0 have dual 0: z = (0, 1)
-    does
-    so for k = (1, 1), but no z for both (1, 1) and (1, −1).
+    does so for k = (1, 1), but no z for both (1, 1) and (1, −1).
     """
     exact = [[fmpq(x) for x in row] for row in rows]
     p = [fmpq(1), *[fmpq(0)] * (len(rows[0]) - 1)]

@@ -175,8 +175,7 @@ def shows_3c(numbers: Numbers) -> bool:
 
 def shows_4(numbers: Numbers) -> bool:
     """Return whether normalized GD reaches softmax weight 0.99 first, and from step 500 to 1000 its norm grows by 50,
-    that
-    of GD by less than ‖p_mm‖ log 2.
+    that of GD by less than ‖p_mm‖ log 2.
 
     The norm of GD grows like ‖p_mm‖ log t in the limit, and more slowly until its direction has turned.
     """
@@ -208,8 +207,7 @@ def shows_8(numbers: Numbers) -> bool:
 
 def shows_9(numbers: Numbers) -> bool:
     """Return whether attention saturates seldom at small d and mostly at GMM at large d, saturated trials have
-    converged,
-    and score gaps are positive.
+    converged, and score gaps are positive.
     """
     small, middle, large = (item["fractions"] for item in numbers["dimensions"])
     sums = all(abs(sum(item["fractions"].values()) - 1) < 1e-9 for item in numbers["dimensions"])
@@ -233,16 +231,14 @@ def shows_fates(numbers: Numbers) -> bool:
 
 def shows_regime_map(numbers: Numbers) -> bool:
     """Return whether, for bounds r on ‖v‖ and R on ‖p‖, each joint path ends where lim r/R predicts: at p_mm for r =
-    o(R),
-    at p_relax for r ≥ c*R, and otherwise between them.
+    o(R), at p_relax for r ≥ c*R, and otherwise between them.
     """
     ends = {"8/Γ fixed": "p_mm", "1 c* R": "p_relax", "2 c* R": "p_relax", "4 c* R": "p_relax", "exp(RΘ/2)": "p_relax"}
     ends |= dict.fromkeys((f"{c} c* R" for c in (0.125, 0.25, 0.5, 0.75)), "between")
     for row in numbers["schedules"]:
         name = row["schedule"].removeprefix("r = ")
-        # At the last R, 2²⁰/Θ, the distance from the prediction is o(1)/R, except for r = √R, whose ratio r/R
-        # is then still
-        # 2^{−10} above its limit 0.
+        # At the last R, 2²⁰/Θ, the distance from the prediction is o(1)/R, except for r = √R, whose ratio r/R is then
+        # still 2^{−10} above its limit 0.
         near = row["from_predicted"] < (2e-3 if name == "sqrt(R)" else 2e-5) and row["from_head"] < 1e-2
         if not near or row["ends_at"] != ends.get(name, row["ends_at"]):
             return False

@@ -19,8 +19,8 @@ from theorems.token_selection.figures.trial_limits import combine_blocks, fate, 
 
 BITS = 400
 REST = [(2, 0, "not saturated"), (2, 34, "saturated, other"), (4, 9, "not saturated")]
-"""Trials of seed 0 whose flow ends at a finite point: d, number, and the kind that the figure counts after
-its steps.
+"""Trials of seed 0 whose flow ends at a finite point: d, number, and the kind that the figure counts after its
+steps.
 """
 
 
@@ -53,8 +53,8 @@ def has_minimum_near(problem: Problem, p: np.ndarray) -> bool:
     """Return whether Newton's method from p ends at a point c with a strict local minimum of L proven within 1e-20 ‖p‖.
 
     Krawczyk's test: let B be a box around c, and C ≈ ∇²L(c)⁻¹. If c − C∇L(c) + (1 − C∇²L(B))(B − c) lies inside B,
-    there
-    is exactly one zero of ∇L in B. It is a minimum if ∇²L is positive definite throughout B (Sylvester's criterion).
+    there is exactly one zero of ∇L in B. It is a minimum if ∇²L is positive definite throughout B (Sylvester's
+    criterion).
     """
     d = len(p)
     with ctx.workprec(BITS):

@@ -11,8 +11,7 @@ from theorems.figures.figure import Numbers
 
 def shows_next_tokens(numbers: Numbers) -> bool:
     """Return whether both runs turn to the SVM's W^mm, and their parts in the subspace F of the finite minimiser
-    converge
-    like 1/k with gradient descent but oscillate with normalized descent.
+    converge like 1/k with gradient descent but oscillate with normalized descent.
     """
     plain, normalized = numbers["curves"]
     late = numbers["steps"].index(next(k for k in numbers["steps"] if k >= 1000))

@@ -1,6 +1,5 @@
 """Next-token statements: upheld by the reference, falsified by planted faults, and refuted without an assumption on
-data
-given by hand.
+data given by hand.
 
 The loss has a finite minimiser θ_⋆ in a subspace F, with projection P_F; orthogonally to F, with projection P_⊥, runs
 diverge in the direction of the SVM's solution.

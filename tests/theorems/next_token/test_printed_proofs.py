@@ -43,8 +43,8 @@ def solved(problem: MasterProblem) -> tuple[NextTokenSvm, SplitLoss]:
 def displayed(problem: MasterProblem, loss: SplitLoss, inside: np.ndarray, outside: np.ndarray) -> float:
     """Return the cross-entropy as equations (15) and (16) display it.
 
-    For tokens v of probability 0 they have e^{−a} + e^{−b} instead of e^{−(a + b)}, where a and b are the parts of
-    (e_z − e_v)ᵀWh from W_F and W_⊥.
+    For tokens v of probability 0 they have e^{−a} + e^{−b} instead of e^{−(a + b)}, where a and b are the parts of (e_z
+    − e_v)ᵀWh from W_F and W_⊥.
     """
     total = 0.0
     shares = problem.counts / problem.counts.sum()
@@ -96,8 +96,7 @@ def test_a_divergence_is_not_at_most_one_of_its_terms() -> None:
 
 def enough(loss: SplitLoss, x: Float64[np.ndarray, "r"], long: float) -> float:
     """Return the least αR' for which Lemma 5 is proven: log(Σπw · max (1 + we^{−R'})/(πw)), with the weights π of the
-    loss's
-    terms and their factors w at W_F.
+    loss's terms and their factors w at W_F.
     """
     _, _, logs = loss.parts(x, np.zeros(loss.minimum.split.outside.shape[2]))
     w = np.exp(logs)

@@ -250,8 +250,7 @@ def test_bounds_contain_the_weights_of_flash_attention_s_backward_pass() -> None
     """Differentiate PyTorch's flash attention for two logits l of some thousands.
 
     Its weights P = exp(l − L) use the stored log-sum-exp L, which is rounded to units of 2e-4, so the weights add up to
-    1
-    only up to this amount, not up to a few eps.
+    1 only up to this amount, not up to a few eps.
     """
     rng = np.random.default_rng(0)
     mine, off = [], []
@@ -284,8 +283,7 @@ def test_saturated_weights_have_tiny_error_bounds() -> None:
 
 def test_lemma_5_agrees_with_its_formula() -> None:
     """Compute both sides of ⟨∇L, p/‖p‖⟩ ≥ (1 + π)⟨∇L, p̄_mm⟩, π = ‖p_mm‖ log(T − 1)/‖p‖, from the statement alone; a
-    wrong
-    factor is noticed.
+    wrong factor is noticed.
     """
     problem = Problem(
         np.array([[[1.0, 0.0], [-1.0, 0.5], [0.3, -1.0]]]), np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"]

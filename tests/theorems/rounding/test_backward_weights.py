@@ -15,8 +15,7 @@ EPS = 2.0**-52
 
 def test_no_sum_holds_them_to_one() -> None:
     """A backward pass may add logits in another order; a weight near 1 then errs by more than twice the bound for
-    weights
-    that sum to one, but is within the bound for recomputed weights.
+    weights that sum to one, but is within the bound for recomputed weights.
     """
     beyond, within = 0.0, 0.0
     for seed in range(180, 190):

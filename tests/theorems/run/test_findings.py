@@ -44,8 +44,8 @@ def in_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def test_the_reason_why_an_assumption_fails_is_in_the_units_of_the_data() -> None:
-    """Keys of size 64 are scaled to size one before a statement is checked, but ‖p(0)‖ is printed for the
-    given keys.
+    """Keys of size 64 are scaled to size one before a statement is checked, but ‖p(0)‖ is printed for the given
+    keys.
     """
     case = Case(
         Problem([[[64, 0], [0, 0]]], [[1, 0]]),

@@ -1,5 +1,5 @@
-"""Verification of a statement: right verdicts, equal results for equal seeds, failing cases that are shrunk
-and saved.
+"""Verification of a statement: right verdicts, equal results for equal seeds, failing cases that are shrunk and
+saved.
 """
 
 from __future__ import annotations

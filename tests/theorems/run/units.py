@@ -33,8 +33,7 @@ class Sum:
 @dataclass(frozen=True)
 class Adding:
     """A unit that adds the numbers from 1 to ``steps``, slowly; at step ``at`` it misbehaves as ``manner`` says, and a
-    file
-    in ``folder`` records each step.
+    file in ``folder`` records each step.
     """
 
     id: str
@@ -120,8 +119,7 @@ class Text:
 @dataclass(frozen=True)
 class Letters:
     """A unit with a part for each letter of ``text``; it ends after the letter ``last_one``, and a file in ``folder``
-    gets
-    a line for each letter that is done.
+    gets a line for each letter that is done.
     """
 
     id: str

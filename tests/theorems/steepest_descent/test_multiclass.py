@@ -1,8 +1,7 @@
 """Steepest descent on classification data: upheld by the reference, falsified by planted faults, equal to sums by hand.
 
 A row is (e_y − e_v) hᵀ for a sample h of class y and another class v; γ is the largest margin of unit W over the rows;
-D
-is the largest dual norm of a row, D' of a difference of two rows; Y is the logarithm of e^u − 1, u the sum of losses.
+D is the largest dual norm of a row, D' of a difference of two rows; Y is the logarithm of e^u − 1, u the sum of losses.
 """
 
 from __future__ import annotations
@@ -131,8 +130,8 @@ def test_the_bound_fails_for_wrong_steps() -> None:
 
 
 def every_choice(rows: np.ndarray) -> np.ndarray:
-    """Return the sums of rows, (n, k − 1, d), over every nonempty set of samples, with every choice of a row
-    of each.
+    """Return the sums of rows, (n, k − 1, d), over every nonempty set of samples, with every choice of a row of
+    each.
     """
     options = [[np.zeros(rows.shape[2]), *own] for own in rows]
     return np.array([np.sum(chosen, axis=0) for chosen in product(*options)][1:])
@@ -197,8 +196,7 @@ OPPOSED = data([[1.0, 0.3], [1.0, -0.3]], [0, 0], 2)
 
 def test_long_steps_gain_where_the_excess_is_small() -> None:
     """Where the excess is small, steps of length up to nearly 8γ/D'² decrease Y by the bound with V; the general bound
-    is
-    useless from 2γ/D² on.
+    is useless from 2γ/D² on.
     """
     solution = norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert solution is not None
@@ -296,8 +294,7 @@ def test_drawn_classification_data_are_separable_and_shrink() -> None:
 
 def test_margins_of_rows_columns_and_blocks_by_hand() -> None:
     """W has the rows w_0 and w_1 of one entry each, so its rows coincide with its first entry and the rest; there is
-    one
-    column.
+    one column.
     """
     for kind, due in (("rows", 2.0), ("columns", math.sqrt(2)), ("first", 2.0)):
         solution = norm_max_margin(TWO.keys, TWO.labels, Blocks(math.inf, kind, TWO.shape))

@@ -149,8 +149,8 @@ def _two_inputs(scores: list[list[float]], loss: str, seed: int = 1) -> Case:
 
 
 def _idle_rows() -> Problem:
-    """Return an input with the rows (1, 0), (1, 1), …, (1, 6) and equal score gaps: all tokens are neighbours, but
-    p_mm = (1, 0) is determined by the first row.
+    """Return an input with the rows (1, 0), (1, 1), …, (1, 6) and equal score gaps: all tokens are neighbours, but p_mm
+    = (1, 0) is determined by the first row.
     """
     rows = np.stack([np.ones(7), np.arange(7.0)], axis=1)
     keys = np.concatenate([np.zeros((1, 2)), -rows])

@@ -37,10 +37,8 @@ def test_a_neighbour_of_equal_score_reverses_lemma_8b(R: int) -> None:
     """Take keys (0,0), (−1,0), (−2,1), scores 0, 0, −1, loss −u, q1 = (2,1)/√5, q2 = (1,0), and the first token as α.
 
     The margins along q1 are 2/√5, over the token of equal score, which is the only neighbour of q1, and 3/√5; those
-    along
-    q2 are 1 and 2. So both directions select α alone, the least margin θ is smaller for q1, and q1 is not
-    neighbour-optimal
-    by Definition 3; Lemma 8 (b) claims L(R q1) < L(R q2), which is false.
+    along q2 are 1 and 2. So both directions select α alone, the least margin θ is smaller for q1, and q1 is not
+    neighbour-optimal by Definition 3; Lemma 8 (b) claims L(R q1) < L(R q2), which is false.
     """
     with oracle.precision(20 * R + 200):
         root = arb(5).sqrt()
@@ -56,8 +54,7 @@ def test_a_neighbour_of_equal_score_reverses_lemma_8b(R: int) -> None:
 @pytest.mark.parametrize(("start", "end"), [((0.0, 0.0), 0.462098120373), ((0.0, -2.0), -0.952421294411)])
 def test_rows_that_do_not_support_move_what_the_flow_keeps_of_its_start(start: tuple[float, float], end: float) -> None:
     """Take n = 1 and the rows (1, 0), which has a positive dual, and (2, 1), which has not: the flow follows the
-    gradient
-    flow of e^{−x} + e^{−2x−y}.
+    gradient flow of e^{−x} + e^{−2x−y}.
 
     With w = x + y, dy/dw = e^{−w}/(1 + 3e^{−w}), so y increases by log(1 + 3e^{−w(0)})/3: from 0 to 0.462, and from −2
     to −0.952.
@@ -107,8 +104,7 @@ def best_head(features: np.ndarray, r: float) -> tuple[float, np.ndarray]:
 
 def test_a_small_fixed_head_gives_up_an_input_and_leaves_p_mm() -> None:
     """On data that satisfy the assumptions of Theorem 6, with the bound r on ‖v‖ fixed: at r = 0.5 minimising the risk
-    gives
-    one input's optimal token no weight, and at r = 5 it selects all optimal tokens.
+    gives one input's optimal token no weight, and at r = 5 it selects all optimal tokens.
     """
     case = Case(GIVES_UP.problem, dataset=GIVES_UP, alpha=np.zeros(3, dtype=np.int64))
     assert ASSUMPTIONS["optimal-support-tokens"].check(case).holds
@@ -151,8 +147,7 @@ def test_assumption_c_on_figure_5_ends_at_a_score_of_three(scores: int) -> None:
     C ≤ 2 and fails for C ≥ 3.
 
     The max-margin head of z_1 alone is z_1/3, and z_0·z_1/3 = C/3. So from C = 3 on input 0 has dual 0, and for C > 3
-    its
-    optimal token needs a weight of only 3/C for the same margin. At p = (x, y) the logits are x + y and x − y.
+    its optimal token needs a weight of only 3/C for the same margin. At p = (x, y) the logits are x + y and x − y.
     """
     case = dataset_named(f"figure-5-c{scores}")
     proven = token_optimality(case)
@@ -176,8 +171,8 @@ def test_assumption_c_on_figure_5_ends_at_a_score_of_three(scores: int) -> None:
 
 
 def test_the_certificate_of_figure_5_is_that_found_by_hand() -> None:
-    """For the score C = 2, compute the duals of the SVM of the head over the rationals, with features (1, 1, 2) and
-    (1, −1, 1).
+    """For the score C = 2, compute the duals of the SVM of the head over the rationals, with features (1, 1, 2) and (1,
+    −1, 1).
     """
     z = [[fmpq(x) for x in row] for row in ((1, 1, 2), (1, -1, 1))]
     gram = [[sum((a * b for a, b in zip(u, w, strict=True)), fmpq(0)) for w in z] for u in z]

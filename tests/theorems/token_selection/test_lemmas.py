@@ -205,8 +205,7 @@ def test_an_svm_solver_that_reports_infeasibility_without_proof_falsifies_lemmas
 @pytest.mark.parametrize("spread", [0.0, 1e-9])
 def test_lemma_6_is_upheld_with_an_input_whose_logits_change_by_hundreds(spread: float) -> None:
     """The step 1/L̂, with the smoothness constant L̂, depends little on an input of nearly equal scores, whose logits
-    may
-    thus change by hundreds in a step.
+    may thus change by hundreds in a step.
     """
     for size in (64.0, 4096.0):
         keys = np.array([[[0.0], [-1.0]], [[-1.0], [0.0]], [[0.0], [-size]]])

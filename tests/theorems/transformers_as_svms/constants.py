@@ -174,8 +174,7 @@ CONSTANTS: tuple[Constant, ...] = (
 
 def _middle_token() -> Case:
     """Return an input with the unit vectors as tokens and scores 1, 0, −1, so that gains and losses of the first and
-    third
-    token cancel if the second is selected.
+    third token cancel if the second is selected.
     """
     data = QueryDataset(np.eye(3)[None], np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0, -1.0]), "correlation")
     return Case(data.problem, queried=data, seed=1)

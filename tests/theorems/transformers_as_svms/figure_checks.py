@@ -51,8 +51,7 @@ def shows_tsvm_convergence(numbers: Numbers) -> bool:
 
 def shows_tsvm_ranks(numbers: Numbers) -> bool:
     """Return whether ranks of W^mm are at most min(n, d) and mostly equal to it, and all trials are separable for d =
-    12
-    and none for d = 1.
+    12 and none for d = 1.
 
     The rank r of the solution of least nuclear norm must be mostly lower, with r(r + 1)/2 ≤ n(T − 1).
     """
@@ -97,8 +96,7 @@ def shows_tsvm_factored(numbers: Numbers) -> bool:
 
 def shows_tsvm_mixing(numbers: Numbers) -> bool:
     """Return whether each input mixes a set of tokens, larger in ten dimensions than in four, and W_fin is only a part
-    of
-    what stays finite of W.
+    of what stays finite of W.
     """
     means, apart = [], True
     for row in numbers["dimensions"]:

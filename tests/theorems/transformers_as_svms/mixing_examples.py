@@ -1,8 +1,7 @@
 """Data whose best attention, which mixes tokens, is known by hand; one for each distinction made by statements on it.
 
 s⋆ are the best softmax weights, λ is the penalty, ν the duals of tokens of weight 0, W^mm the solution of Gen-SVM,
-W_fin
-the finite part of W, and o the limit of the path's offset.
+W_fin the finite part of W, and o the limit of the path's offset.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ def mixing_case(X: Any, queries: Any, v: Any, penalty: float) -> Case:
 
 
 FOUR = mixing_case([np.eye(4)], [[1.0]], [4, 3, 2, 1], 1.0)
-"""The case with scores (4, 3, 2, 1) and λ = 1, for which s⋆ = (3, 1, 0, 0)/4, ν = (0, 0, 1, 3)/2, W^mm =
-(1, 1, −1, −1)/2, W_fin = (log 3)/2 · (1, −1, 0, 0) and o = (log 3)/2 · (1, −1, 1, −1).
+"""The case with scores (4, 3, 2, 1) and λ = 1, for which s⋆ = (3, 1, 0, 0)/4, ν = (0, 0, 1, 3)/2, W^mm = (1, 1, −1,
+−1)/2, W_fin = (log 3)/2 · (1, −1, 0, 0) and o = (log 3)/2 · (1, −1, 1, −1).
 """
 
 CASES: dict[str, Case] = {

@@ -1,6 +1,5 @@
 """The conjecture that flows on W end at locally optimal tokens if the differences of keys (rows) are independent:
-upheld
-by the reference, and faults are caught.
+upheld by the reference, and faults are caught.
 """
 
 from __future__ import annotations
@@ -115,8 +114,7 @@ def test_nearly_equal_tokens_are_distinguished_at_large_norms() -> None:
 
 def test_the_deviations_that_are_compared_by_hand() -> None:
     """Deviations from the ray are taken at the last recorded norm up to a quarter of the largest, and at the largest
-    norm;
-    at least one logit, 1/5 for keys up to 5 apart, is allowed.
+    norm; at least one logit, 1/5 for keys up to 5 apart, is allowed.
     """
     problem = Problem([[[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]]], [[1.0, 0.0, 0.5]])
     svm = max_margin([[[0.0, 2.0], [0.0, 0.0]]], [0])
@@ -141,8 +139,7 @@ def test_a_token_is_selected_if_its_weight_exceeds_99_percent(logit: float, sele
 
 def test_a_flow_is_compared_with_the_solution_for_rounded_keys() -> None:
     """The flow uses keys vec(x zᵀ) rounded to floats. Two tokens differ by 1e-12, so W^mm of rounded keys differs by
-    3e-8
-    from W^mm of exact ones; the flow is compared with the former.
+    3e-8 from W^mm of exact ones; the flow is compared with the former.
     """
     X = np.array([[[0.003, 0.0], [0.0, 0.001]], [[0.001, 0.002], [0.000999999999, 0.002]]])
     queries, v = np.array([[1.0, 0.0, 0.0], [0.748, 0.0, 0.663]]), np.array([-0.09564208984375, -0.392578125])
@@ -154,8 +151,7 @@ def test_a_flow_is_compared_with_the_solution_for_rounded_keys() -> None:
 
 def test_a_flow_that_has_not_outgrown_its_start_is_undecided() -> None:
     """At the start a token of input 1 is behind by a logit of 4000. At ‖W‖ = 3e7 other margins are only 120, and the
-    tokens
-    of largest weight are not locally optimal; the flow turns only at 1e9.
+    tokens of largest weight are not locally optimal; the flow turns only at 1e9.
     """
     X = np.zeros((3, 3, 5))
     X[0, 1:] = [[0.0, 1e-6, 0.0, 0.0, -1e-6], [0.0, -1e-6, 0.0, 1e-6, -1e-6]]

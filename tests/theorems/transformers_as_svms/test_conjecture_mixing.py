@@ -1,6 +1,5 @@
 """The conjecture that descent with a ReLU head, whose attention mixes tokens, grows along the solution of Gen-SVM:
-upheld
-by the reference; planted faults make it falsified or undecided.
+upheld by the reference; planted faults make it falsified or undecided.
 """
 
 from __future__ import annotations

@@ -184,8 +184,7 @@ def test_generic_data_have_independent_rows() -> None:
 
 def test_the_example_in_the_proof_has_independent_rows() -> None:
     """The example has coordinate vectors as differences of tokens, used cyclically, and queries (1, i, i², …), of which
-    any
-    e are independent.
+    any e are independent.
     """
     for d, e, k, n in _grid(5):
         served = np.arange(n * k).reshape(n, k) % d

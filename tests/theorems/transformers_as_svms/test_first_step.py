@@ -38,8 +38,8 @@ def queried(X: Any, queries: Any, Y: Any, v: Any, loss: str = "logistic") -> Cas
 ORTHOGONAL = queried(
     [[[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 2, 0], [0, 0, -2], [2, 0, 0]]], [[1, 0], [0, 1]], [1, -1], [3, 2, -1]
 )
-"""Data with orthogonal tokens of equal length within an input, and orthogonal queries; scores are 3, 2, −1 and
-−4, −2, −6.
+"""Data with orthogonal tokens of equal length within an input, and orthogonal queries; scores are 3, 2, −1 and −4, −2,
+−6.
 """
 PULLED_ASIDE = queried([[[1, 0], [0, 0]], [[-1, 0.25], [0, 0]]], [[1, 0], [1, 0]], [1, 1], [0.5, 4], "correlation")
 """Data whose optimal tokens lie nearly opposite to each other, so that the first step gives the first one no margin."""

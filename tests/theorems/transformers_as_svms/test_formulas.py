@@ -68,8 +68,7 @@ def test_the_lower_bound_of_the_excess_risk_by_margins() -> None:
 
 def test_the_violation_of_an_excess_risk_outside_its_bounds() -> None:
     """The reference's excess risk is within its bounds; multiplied by e^40, it exceeds the least upper bound by the
-    expected
-    amount.
+    expected amount.
     """
     points = np.array([[0.0], [1.0], [4.0]])
     inside = _violation(linear(), REFERENCE, points)

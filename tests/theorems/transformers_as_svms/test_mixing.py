@@ -1,6 +1,5 @@
 """The statement on attention that mixes tokens: upheld by the reference, and each claim falsified by a planted fault or
-by
-a weaker constant.
+by a weaker constant.
 """
 
 from __future__ import annotations

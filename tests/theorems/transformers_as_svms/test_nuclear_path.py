@@ -1,8 +1,7 @@
 """The statement about the regularization path of (K, Q): on data by hand, and with planted faults.
 
 M is the certificate of the solution W_⋆ of least nuclear norm; all solutions lie in its face F; g is 1 minus the
-largest
-singular value of M below 1; σ and λ are singular values and duals.
+largest singular value of M below 1; σ and λ are singular values and duals.
 """
 
 from __future__ import annotations
@@ -117,8 +116,7 @@ def test_points_of_the_face_of_solutions_have_distance_zero_from_it() -> None:
 @pytest.mark.parametrize("below", [0.0, 5e-7, 2e-6, 0.5])
 def test_the_distance_to_the_face_is_bounded_for_any_singular_values(below: float) -> None:
     """For M = diag(1, 1 − below, 0.4) and every W, the distance from the face is at most 2√(R(R − ⟨M, W⟩)/g), R =
-    ‖W‖_⋆,
-    up to an error e for singular values near 1.
+    ‖W‖_⋆, up to an error e for singular values near 1.
 
     At W near −e₂e₂ᵀ the error e is nearly attained.
     """

@@ -1,6 +1,5 @@
 """The statement on the low rank of W^mm: upheld by the reference, each claim falsified by a planted fault; its bounds
-are
-attained.
+are attained.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """The statement on the infimum of the risk, with bounds of the excess risk from both sides: upheld by the reference,
-each
-claim falsified by a planted fault.
+each claim falsified by a planted fault.
 """
 
 from __future__ import annotations

@@ -67,8 +67,7 @@ def case(X: object, queries: object, Y: object, v: object) -> Case:
 
 def test_queries_that_separate_labels_leave_no_stationary_point_where_rows_are_dependent() -> None:
     """For n = 1, T = 4 > d + 1 and unequal scores, neither the paper's condition on dimensions nor Assumption B holds,
-    but
-    ∇L vanishes nowhere.
+    but ∇L vanishes nowhere.
     """
     X, queries, Y, v = [[[3, 1], [2, 0], [1, 1], [0, 2]]], [[1, 2]], [1], [1, 0]
     given = case(X, queries, Y, v)
@@ -84,8 +83,7 @@ def test_queries_that_separate_labels_leave_no_stationary_point_where_rows_are_d
 
 def test_a_single_input_is_separable_whatever_the_number_of_tokens() -> None:
     """For n = 1, T = 4, d = 2 the paper's condition d ≥ max(T−1, n) fails, yet W = v zᵀ separates the best token,
-    though
-    not every other token.
+    though not every other token.
     """
     given = case([[[3, 1], [2, 0], [1, 1], [0, 2]]], [[1, 2]], [1], [1, 0])
     assert independent_tokens_and_queries(given).holds is False
@@ -159,8 +157,7 @@ def test_labels_of_one_sign_leave_no_stationary_point_of_a_prompt() -> None:
 
 def test_rows_are_independent_beyond_the_dimensions_of_the_paper() -> None:
     """For d = 2, n = 4 and T = 2, n(T − 1) = d² and some W separates every choice of tokens, though the paper's
-    condition
-    d ≥ max(T − 1, n) fails.
+    condition d ≥ max(T − 1, n) fails.
     """
     rng = np.random.default_rng(1)
     X, Z = rng.normal(size=(4, 2, 2)), rng.normal(size=(4, 2))
@@ -193,8 +190,7 @@ def gradient_and_margin(keys, scores, p, slope=lambda u: 1.0):  # type: ignore[n
 
 def test_descent_keeps_its_margin_without_a_cone_where_inputs_and_scores_differ() -> None:
     """For n = 2, unequal scores and the logistic loss, descent from a margin of κ + log(2(T − 1)A), with the constants
-    κ and A
-    of the statement on descent from a margin, never loses more than κ.
+    κ and A of the statement on descent from a margin, never loses more than κ.
 
     Theorem 2 of the first paper assumes n = 1 and equal non-optimal scores.
     """
@@ -219,8 +215,7 @@ def test_descent_keeps_its_margin_without_a_cone_where_inputs_and_scores_differ(
 
 def test_a_long_normalized_step_loses_the_margin() -> None:
     """For differences of keys (1, ±10) and the correlation loss, one normalized step of length 5 over the largest of
-    their
-    norms, from margin 2.58, ends at margin −1.15 or less.
+    their norms, from margin 2.58, ends at margin −1.15 or less.
     """
     keys, scores = np.array([[[0.0, 0], [-1, -10], [-1, 10]]]), np.array([[1.0, 0, 0]])
     worst, longest = np.inf, np.sqrt(101.0)
@@ -235,8 +230,7 @@ def test_a_long_normalized_step_loses_the_margin() -> None:
 
 def test_an_average_of_margins_exceeds_the_least_by_lamberts_function() -> None:
     """For N margins h with coefficients c within a ratio r, the average Σ c h e^{−h}/Σ c e^{−h} exceeds min h by at
-    most
-    W((N − 1)r/e) < log N r, with Lambert's function W.
+    most W((N − 1)r/e) < log N r, with Lambert's function W.
     """
     rng = np.random.default_rng(0)
     for N in (1, 2, 3, 10, 100):
@@ -308,8 +302,8 @@ def test_w_fin_is_not_all_that_stays_finite_where_attention_mixes() -> None:
 
 
 def test_gradient_descent_has_the_same_finite_part() -> None:
-    """Normalized descent in floats from 0 to norm 10 has w_0 − w_1 ≈ log 3, as W_fin has, but also w_2 − w_3
-    ≈ log 3.
+    """Normalized descent in floats from 0 to norm 10 has w_0 − w_1 ≈ log 3, as W_fin has, but also w_2 − w_3 ≈
+    log 3.
     """
     w, gamma = np.zeros(4), np.array(FOUR, dtype=float)
     for _ in range(5000):

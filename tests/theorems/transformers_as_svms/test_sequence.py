@@ -40,8 +40,7 @@ def case_of(data: SequenceDataset) -> Case:
 
 def causal_case() -> Case:
     """Return two inputs of four tokens in causal self-attention; the second coordinate of a token has the sign of the
-    label
-    of the query at its place.
+    label of the query at its place.
     """
     rng = np.random.default_rng(5)
     X = rng.integers(-6, 7, size=(2, 4, 3)) / 2.0

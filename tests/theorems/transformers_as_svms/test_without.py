@@ -34,8 +34,7 @@ PAIRS = (
 
 def restored(case: Case, without: str) -> Case:
     """Return a case on which the assumption holds: the given one with half the penalty, or one with another head or
-    other
-    scores.
+    other scores.
     """
     if without == "masked-tokens-cost":
         return CAPPED

@@ -1,6 +1,5 @@
 """Conclusions that hunts for counterexamples examine, by hand: limits that are approached or not, margins, constants
-and
-schedules of radii.
+and schedules of radii.
 """
 
 from __future__ import annotations

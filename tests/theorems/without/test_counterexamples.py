@@ -1,6 +1,5 @@
 """The folder of counterexamples: each replays from its data alone, and every pair of a statement and an assumption has
-a
-record.
+a record.
 """
 
 from __future__ import annotations

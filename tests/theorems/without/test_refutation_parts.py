@@ -1,6 +1,5 @@
 """Parts of conclusions that hunts for counterexamples refute: limits of long steps, Assumption C, mixed features,
-signed
-gradients. A support is an input whose constraint in the head's SVM is tight.
+signed gradients. A support is an input whose constraint in the head's SVM is tight.
 """
 
 from __future__ import annotations
@@ -78,8 +77,7 @@ def test_assumption_c_is_refuted_on_figure_3b_and_not_where_it_holds() -> None:
 
 def test_the_prompts_that_refute_assumption_c_lose_little_margin() -> None:
     """At prompts R q + c p_mm with large R, the label margin loses only O(κ²) if the weight on other tokens, κ,
-    concerns a
-    support of dual 0.
+    concerns a support of dual 0.
     """
     from reference_attention.svm.label_svm import LabelSvm, label_svm
 
@@ -130,8 +128,7 @@ def test_the_bounds_for_mixed_features_hold_at_every_prompt() -> None:
 
 def test_a_saturated_softmax_is_no_stationary_point() -> None:
     """With the squared loss and best score 1, the gradient vanishes as the output tends to 1, which is no finite
-    stationary
-    point.
+    stationary point.
     """
     case = load(FOLDER / "theorem-2-without-well-behaved-loss.json").case
     mixed = norm_of_flow(case.problem, np.zeros(1))

@@ -1,6 +1,5 @@
 """The search space of a hunt: cases that lack only the dropped assumption are drawn, and recorded counterexamples have
-a
-positive violation.
+a positive violation.
 """
 
 from __future__ import annotations

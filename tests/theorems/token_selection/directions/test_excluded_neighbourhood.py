@@ -133,8 +133,7 @@ def test_comparisons_below_rounding_are_undecided(norm: float, decided: bool) ->
 
 def test_the_leading_term_and_its_remainder_are_those_found_by_hand() -> None:
     """With rows 1 and 3, score gaps 1 and 4 and the correlation loss, e^R times the excess risk is 1 up to the
-    remainder
-    4 e^{−2R} + 2 e^{−R}.
+    remainder 4 e^{−2R} + 2 e^{−R}.
     """
     problem, costs = posed([[1], [3]], [2, 1, -2])
     radii = np.array([1.0, 2.0])

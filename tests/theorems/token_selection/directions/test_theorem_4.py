@@ -1,8 +1,7 @@
 """Lemmas 8, 9, 10 and Theorem 4: upheld by the reference, falsified by planted faults; errors in the paper's proofs.
 
 q̄ is q/‖q‖, θ its least margin; a neighbour of q is a token at margin θ; α are the tokens that q selects, L_α the risk
-if
-these have all weight.
+if these have all weight.
 """
 
 from __future__ import annotations

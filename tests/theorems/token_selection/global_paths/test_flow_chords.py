@@ -158,8 +158,7 @@ def test_a_fault_in_our_own_derivatives_is_caught(monkeypatch: pytest.MonkeyPatc
 
 def test_a_jacobian_without_its_off_diagonal_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Jacobian diag(s) − s sᵀ of the softmax s is replaced by diag(s), which for differences to the selected token
-    is
-    right only where the softmax saturates.
+    is right only where the softmax saturates.
     """
 
     def wrong(keys: Any, scores: Any, loss: Any, span: Any = None) -> Any:

@@ -1,8 +1,7 @@
 """Formulas of the global statements, by hand: constants from a margin, reduced programs, flow offsets, Lemma 11.
 
 A row is a difference k_opt − k_t; its cost c is its score gap times |ℓ'|. The other symbols (q, Φ, E, z, u, (**), …)
-are
-those of :mod:`theorems.token_selection.global_paths.flow_offset`.
+are those of :mod:`theorems.token_selection.global_paths.flow_offset`.
 """
 
 from __future__ import annotations
@@ -147,8 +146,8 @@ def test_the_effect_of_rounding_on_the_path_is_small() -> None:
 
 
 def test_a_rate_allows_for_the_errors_of_the_offset() -> None:
-    """A path at distance 2 from the ray, known up to 0.01, 0.02, 0.04, has 1 − cos = 2/ρ² at norms ρ = 10,
-    100, 1000.
+    """A path at distance 2 from the ray, known up to 0.01, 0.02, 0.04, has 1 − cos = 2/ρ² at norms ρ = 10, 100,
+    1000.
     """
     rho = np.array([10.0, 100.0, 1000.0])
     errors = np.array([0.01, 0.02, 0.04])
@@ -261,8 +260,7 @@ def test_rows_without_a_dual_enlarge_the_bound_on_the_offset() -> None:
 
 def test_the_pull_of_a_neighbour_without_a_dual_may_rise() -> None:
     """With the rows (1, ±1, 0) and (1, 1, 1), the pull of the third row at first increases along the flow. A bound by
-    the
-    pull at p failed on sparse data for that reason.
+    the pull at p failed on sparse data for that reason.
     """
     problem, svm = posed([[[0.0, 0, 0], [-1, 1, 0], [-1, -1, 0], [-1, -1, -1]]], [[1.0, 0, 0, 0]])
     assert svm.neighbours.sum() == 3
@@ -296,8 +294,7 @@ def test_dependent_rows_all_have_weight() -> None:
 
 def test_the_escape_direction_of_a_neighbour_of_dual_zero_is_that_found_by_hand() -> None:
     """Of the rows (1, 0) and (1, 2) only the first has a positive dual; a move along h = (0, ½) decreases the weight of
-    the
-    second and keeps that of the first.
+    the second and keeps that of the first.
     """
     offset = offset_of(*posed([[[0.0, 0], [-1, 0], [-1, -2]]], [[1.0, 0, 0]]))
     assert offset.support.tolist() == [True, False]

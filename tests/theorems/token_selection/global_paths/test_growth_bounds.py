@@ -63,8 +63,7 @@ def test_the_exact_climb_is_within_the_error_bound(steps: int) -> None:
 @pytest.mark.parametrize("lag", [0.0, 2.0])
 def test_a_deficit_is_summed_over_the_steps_of_each_run(lag: float) -> None:
     """The deficit is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ ‖Δ‖²/(2(‖p‖ + λ)), with λ the lag and p(b) the first point
-    that
-    is not 0 if λ = 0.
+    that is not 0 if λ = 0.
     """
     norms, lengths = np.array([[1.0, 0.0], [2.0, 3.0], [4.0, 6.0]]), np.array([[1.0, 3.0], [2.0, 4.0]])
     result = correlation_deficit(exact(norms), exact(lengths), exact(lag))

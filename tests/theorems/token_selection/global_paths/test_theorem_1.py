@@ -150,8 +150,7 @@ def test_the_search_in_sublevel_sets_reaches_the_bound_from_the_duals() -> None:
 
 def test_the_bounds_with_a_quarter_of_kappa_are_falsified() -> None:
     """For two inputs with orthogonal keys and score gaps of ratio 10⁶, the sublevel set contains p with p·p̄_mm far
-    less
-    than R.
+    less than R.
     """
     keys = np.zeros((2, 2, 2))
     keys[:, 0] = np.eye(2)
@@ -290,8 +289,8 @@ def test_a_prediction_that_newton_did_not_find_is_undecided() -> None:
 def test_claims_that_need_no_limit_are_decided_if_newton_did_not_find_the_limit(
     name: str, limits: dict[str, Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Newton's method may not converge on the reduced program of infinite radius if coordinates differ much
-    in scale.
+    """Newton's method may not converge on the reduced program of infinite radius if coordinates differ much in
+    scale.
     """
     right = Reduced.newton
 

@@ -177,8 +177,7 @@ def _offset(name: str, norm: float = 1e6) -> tuple[FlowOffset, np.ndarray, float
 
 def test_the_flow_offset_is_the_closed_form_plus_the_conserved_part() -> None:
     """All tokens are SVM-neighbours, so the flow keeps the part of p(0) outside the span of the k_opt − k_t, and the
-    offset
-    from p_mm is known to 8 digits.
+    offset from p_mm is known to 8 digits.
     """
     offsets, z, one_minus_cosine, start = _offset("duplicate-tokens")
     predicted = offsets.across(offsets.q + offsets.free(start))
@@ -209,8 +208,8 @@ SPARSE = Problem(
       [0.02, -1.85, 0, 1.78, -5], [-1, 0.29, 0, -2, -5]]],
     [[0.0, -1, -1, -1, -1, -1]],
 )  # fmt: skip
-"""Three of four SVM-neighbours have a positive dual; the fourth differs from the first in a coordinate in which p_mm
-is 0.
+"""Three of four SVM-neighbours have a positive dual; the fourth differs from the first in a coordinate in which p_mm is
+0.
 """
 PARTLY = Problem(
     [[[0, 0, 0, 0], [-1, 0, 0, 0], [-1, -1, 0, 0], [-1, 1, 0, 0], [-1, 0.5, 0, -1], [-1, 0, -1, -2]]],

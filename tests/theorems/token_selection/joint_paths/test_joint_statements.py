@@ -2,9 +2,8 @@
 alarms.
 
 On a joint path, r bounds ‖v‖ and R bounds ‖p‖; Θ is the margin of the limiting direction of p, Γ the label margin of
-the
-head. An input is a support if its constraint in the head's SVM has a positive dual; c* is the ratio r/R from which on
-only supports determine the direction of p.
+the head. An input is a support if its constraint in the head's SVM has a positive dual; c* is the ratio r/R from which
+on only supports determine the direction of p.
 """
 
 from __future__ import annotations
@@ -144,8 +143,7 @@ def test_the_bound_on_the_weight_of_other_tokens_is_tight_to_ten_percent() -> No
 
 def single_input() -> Case:
     """Return one input with the tokens (1, 0) and (0, 0), on which all inequalities of the derivation are equalities up
-    to
-    e^{−RΘ}.
+    to e^{−RΘ}.
     """
     data = Dataset(np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([1.0]), np.array([1.0, 0.0]))
     return Case(data.problem, dataset=data, alpha=np.array([0]))
@@ -241,8 +239,7 @@ def test_a_token_that_ties_the_label_margin_up_to_rounding_is_no_false_alarm() -
 
 def test_a_head_that_diverges_along_a_rounding_is_no_minimiser() -> None:
     """With one support, rounding of v̄_mm gives the risk a slope of 1e-16 across v̄_mm, along which the solver's head
-    once
-    diverged to 1e54.
+    once diverged to 1e54.
     """
     case = given_by(
         [

@@ -1,9 +1,8 @@
 """Lemma 7 and its constants: right, not vacuous, and falsified by planted faults.
 
 The cone is {1 − cos(p, p_mm) ≤ μ, ‖p‖ ≥ R}; its radius R is ρ‖p_mm‖. (L1) bounds the gradient in the cone, (L3) says
-how
-nearly it points along p_mm, with the constant κ. P is ‖p_mm‖, g a difference k_α − k_t, m its margin g·p_mm. A harmful
-token scores at least as much as α, without being a neighbour.
+how nearly it points along p_mm, with the constant κ. P is ‖p_mm‖, g a difference k_α − k_t, m its margin g·p_mm. A
+harmful token scores at least as much as α, without being a neighbour.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Formulas of the local statements, by hand: the resolution of floats, cones, longest steps, harmful tokens.
 
 A cone with opening μ contains the points with 1 − cos ≤ μ, seen from its tip; ρ is a norm in units of P = ‖p_mm‖, κ and
-π
-the constants of (L3). A row is a difference k_α − k_t of margin m; p' is p minus the tip, ρ' its norm in units of P, ν'
-its 1 − cos.
+π the constants of (L3). A row is a difference k_α − k_t of margin m; p' is p minus the tip, ρ' its norm in units of P,
+ν' its 1 − cos.
 """
 
 from __future__ import annotations
@@ -254,8 +253,7 @@ SMALL = case(KEYS, [[1.0, 0.0, -3.0]] * 2, [0, 0])
 @pytest.mark.parametrize("log_step", [12.0, 40.0])
 def test_a_cone_begins_at_the_least_radius_at_which_steps_stay_inside(example: Case, log_step: float) -> None:
     """At the cone's radius both conditions on the step hold, and at a radius 1.1 % smaller one fails, also for ‖p_mm‖
-    far
-    from one.
+    far from one.
     """
     constants = constants_of(example)
     apex = Apex(np.zeros(2), np.zeros(constants.good.shape), 0.0)

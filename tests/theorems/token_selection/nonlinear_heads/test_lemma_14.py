@@ -1,9 +1,8 @@
 """Lemma 14 and Assumption D: upheld, and able to fail; data that prove, refute or leave open Assumption D.
 
 The head has units, each with a feature per token; ν_i is the output of input i at an optimal token; c0 and c1 bound by
-how
-much weight on other tokens lowers the output; ρ and Λ are the constants of Assumption D; q_max is the largest weight on
-non-optimal tokens.
+how much weight on other tokens lowers the output; ρ and Λ are the constants of Assumption D; q_max is the largest
+weight on non-optimal tokens.
 """
 
 from __future__ import annotations
@@ -181,10 +180,9 @@ def log_excess_of_flat(a: float, b: float) -> float:
 @pytest.mark.parametrize("x", [20.0, 1e3, 1e6])
 def test_strictly_decreasing_alone_does_not_give_lemma_14(x: float) -> None:
     """Assumption A as printed asks for ℓ strictly decreasing and ℓ' Lipschitz, but not for ℓ' < 0, which is needed:
-    with
-    ℓ(u) = −u³ and Δ = ½, there are p and p' with log q_max(p) ≤ 1.5 log q_max(p'), however small, but L(p) > L(p'). So
-    no
-    ρ satisfies Assumption D, although the data satisfy the hypothesis of Lemma 14 with c0 = c1 = 1."""
+    with ℓ(u) = −u³ and Δ = ½, there are p and p' with log q_max(p) ≤ 1.5 log q_max(p'), however small, but L(p) >
+    L(p'). So no ρ satisfies Assumption D, although the data satisfy the hypothesis of Lemma 14 with c0 = c1 = 1.
+    """
     # q_max is σ(−x) at p = (x, x), and σ(−x/2) at p' = (x/2, 2x).
     assert -np.logaddexp(0.0, x) <= 1.5 * -np.logaddexp(0.0, x / 2)
     assert log_excess_of_flat(x / 2, 2 * x) < log_excess_of_flat(x, x) - x / 4

@@ -101,8 +101,7 @@ def test_an_svm_solver_that_reports_infeasibility_without_proof_falsifies_theore
 
 def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> None:
     """By symmetry both points are minimisers at every radius R. In the direction of their mean, to which a convex
-    problem
-    would lead, the logarithm of the excess risk is higher by R(1 − 1/√2).
+    problem would lead, the logarithm of the excess risk is higher by R(1 − 1/√2).
     """
     sets = max_margin_sets(PAPER.problem.keys, np.array([[True, True, False]]))
     assert isinstance(sets, MaxMarginSets)
