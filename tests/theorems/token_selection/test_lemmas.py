@@ -67,7 +67,7 @@ def is_caught(id: str, cases: list[Case], under_test: Implementation) -> bool:
 
 
 @pytest.mark.parametrize("id", LEMMAS)
-def test_reference_upholds_generated_cases(id: str) -> None:
+def test_each_lemma_is_upheld_on_generated_cases(id: str) -> None:
     statement = statement_named(id)
 
     @settings(max_examples=25)
@@ -80,7 +80,7 @@ def test_reference_upholds_generated_cases(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", LEMMAS)
-def test_reference_upholds_the_fixed_cases(id: str) -> None:
+def test_each_lemma_is_upheld_on_fixed_cases(id: str) -> None:
     assert verdicts(id, cases_of(id), REFERENCE) == {Verdict.UPHELD}
 
 

@@ -43,7 +43,7 @@ def test_the_conjecture_is_upheld(case: Case) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_every_claim_is_made() -> None:
+def test_every_claim_of_the_conjecture_on_independent_rows_is_made() -> None:
     outcome = check(conjecture_independent_rows, MADE, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     assert {claim.name for claim in outcome.claims} == set(conjecture_independent_rows.claims)

@@ -67,7 +67,7 @@ FLOW_CATCHES = {
 
 
 @pytest.mark.parametrize("id", [FLOW, DESCENT])
-def test_reference_upholds_generated_cases(id: str) -> None:
+def test_the_statements_on_factors_are_upheld_on_generated_cases(id: str) -> None:
     @settings(max_examples=4)
     @given(statement(id).cases())
     def upheld(case: Case) -> None:
@@ -78,7 +78,7 @@ def test_reference_upholds_generated_cases(id: str) -> None:
 
 
 @pytest.mark.parametrize("id", [FLOW, DESCENT])
-def test_every_claim_is_made_and_upheld(id: str) -> None:
+def test_every_claim_on_factors_is_made_and_upheld(id: str) -> None:
     claims = claims_of(id, CASE, REFERENCE)
     assert set(claims) == set(statement(id).claims)
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())

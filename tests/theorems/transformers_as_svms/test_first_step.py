@@ -66,7 +66,7 @@ def test_reference_upholds_generated_cases(case: Case) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_every_claim_is_made_and_upheld() -> None:
+def test_every_claim_on_a_first_step_is_made_and_upheld() -> None:
     claims = claims_of(ID, ORTHOGONAL, REFERENCE)
     assert set(claims) == set(statement(ID).claims)
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())

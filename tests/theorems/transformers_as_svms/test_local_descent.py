@@ -23,7 +23,7 @@ def test_local_descent_is_upheld(case: Case) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_every_claim_is_made_on_tokens_that_are_not_optimal() -> None:
+def test_every_claim_on_local_descent_is_made_on_tokens_that_are_not_optimal() -> None:
     outcome = check(tsvm_local_descent, local_example(), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     assert {claim.name for claim in outcome.claims} == set(tsvm_local_descent.claims)

@@ -42,7 +42,7 @@ def test_the_local_path_is_upheld(case: Case) -> None:
 
 
 @pytest.mark.parametrize("loss", ["logistic", "exponential", "correlation"])
-def test_every_claim_is_made_on_tokens_that_are_not_optimal(loss: str) -> None:
+def test_every_claim_on_the_local_path_is_made_on_tokens_that_are_not_optimal(loss: str) -> None:
     example = local_example(loss)
     assert (example.chosen_tokens != example.problem.optimal).any()
     outcome = check(tsvm_local_path, example, REFERENCE)

@@ -61,7 +61,7 @@ def test_no_stationary_point_is_upheld(case: Case) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_every_claim_is_made() -> None:
+def test_every_claim_on_stationary_points_is_made() -> None:
     names: set[str] = set()
     for case in (DISTINCT, EQUAL):
         outcome = check(tsvm_no_stationary_point, case, REFERENCE)

@@ -62,7 +62,7 @@ def baselines() -> list[Baseline]:
 
 
 @pytest.mark.parametrize("data", [on_the_sphere(0), on_the_sphere(1, 4, 6, 10), SEVERAL])
-def test_the_nuclear_path_is_upheld(data: QueryDataset) -> None:
+def test_the_statement_on_the_nuclear_path_is_upheld(data: QueryDataset) -> None:
     outcome = check(tsvm_nuclear_path, case_of(data), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
@@ -74,7 +74,7 @@ def test_with_several_solutions_no_claim_is_about_a_single_one() -> None:
     assert not {"sublevel-solution-distance", "path-turns", "path-offset-closed-form"} & names
 
 
-def test_every_claim_is_made() -> None:
+def test_every_claim_on_the_nuclear_path_is_made() -> None:
     names = {claim.name for claim in check(tsvm_nuclear_path, case_of(on_the_sphere(0)), REFERENCE).claims}
     assert names == set(tsvm_nuclear_path.claims)
 

@@ -240,7 +240,7 @@ def test_reference_upholds_generated_cases(given_case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_claim_is_made(name: str) -> None:
+def test_every_claim_on_sequences_is_made(name: str) -> None:
     claims = claims_of(CASES[name], REFERENCE)
     assert set(claims) == set(STATEMENT.claims)
     assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
