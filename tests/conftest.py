@@ -36,7 +36,7 @@ def _without_the_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     """Let kernels run uncompiled, since compiling takes seconds, except in tests that are marked ``compiler``."""
     if request.node.get_closest_marker("compiler") is not None:
         return
-    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")  # in processes that the test starts
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")  # for processes that a test starts
     loading = sys.modules.get("attention_conformance.kernel.kernel_loader")
     if loading is not None:
         monkeypatch.setattr(loading, "with_compiler", lambda kernel, *call, **options: kernel)

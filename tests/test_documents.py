@@ -69,7 +69,7 @@ SHOWN = [
 ]
 PYTHON = [
     block for block in BLOCKS if block.language == "python"
-]  # the language py marks code that needs something that no test machine has
+]  # ```py marks code that needs something that no test machine has
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -393,7 +393,7 @@ def test_options_within_a_sentence_exist(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", EVERY)
-def test_links_in_documents_lead_to_existing_files_and_headings(document: str) -> None:
+def test_links_lead_to_existing_files_and_headings(document: str) -> None:
     assert [link for link in documents_.links(read(document)) if not documents_.resolves(link, document)] == []
 
 
@@ -518,7 +518,7 @@ def test_wrong_rows_of_a_long_command_are_noticed(desk: Path, capsys: pytest.Cap
         check_theorems(Shown(bench.block, bench.command, moved), capsys)
 
 
-def test_shown_output_may_omit_lines_and_ends_of_lines_but_not_differ_otherwise() -> None:
+def test_elided_lines_and_rests_of_lines_agree_but_other_changes_do_not() -> None:
     out = lines("one\n two   2\n\nthree\nfour")
     assert agree(("one", "…", "four"), out)
     assert agree(("one", "two …", "three", "four"), out)
@@ -543,7 +543,7 @@ def test_shown_output_may_omit_lines_and_ends_of_lines_but_not_differ_otherwise(
         ("found/a-12345abcde.json", "found/b-12345abcde.json", False),
     ],
 )
-def test_shown_and_printed_numbers_agree_up_to_their_last_digits(shown: str, printed: str, agrees: bool) -> None:
+def test_numbers_agree_up_to_their_last_digits(shown: str, printed: str, agrees: bool) -> None:
     assert agree((shown,), [printed]) is agrees
 
 

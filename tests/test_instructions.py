@@ -69,9 +69,7 @@ def whole_products(self: BatchedGradient, p: np.ndarray) -> np.ndarray:
     ],
     ids=["an array with an axis more", "a product taken twice", "a step taken twice"],
 )
-def test_a_loop_that_becomes_slower_is_noticed(
-    method: str, planted: Any, seen: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slower_loop_is_noticed(method: str, planted: Any, seen: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with made("descents") as work:
         before = cost(work)
         monkeypatch.setattr(BatchedGradient, method, planted)
@@ -89,7 +87,7 @@ def test_counted_bytes_are_those_of_arrays() -> None:
     assert cost(work).bytes == 8 * (200 + 200 + 160 + 50 + 100)
 
 
-def test_code_of_libraries_is_not_counted() -> None:
+def test_libraries_are_not_counted() -> None:
     assert all(Path(name).is_dir() for name in OURS)
     assert cost(lambda: json.loads(json.dumps(list(range(100))))).instructions == 0
 

@@ -186,7 +186,7 @@ def test_every_package_has_a_docstring() -> None:
         "from theorems.run import verify",
     ],
 )
-def test_an_import_of_a_room_further_up_is_caught(source: str) -> None:
+def test_an_upward_import_is_caught(source: str) -> None:
     graph = {"reference_attention.risk": imported(source, set(FILES))}
     assert upward(rooms_graph(graph)) == ["reference_attention imports theorems.run"]
 

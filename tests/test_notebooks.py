@@ -186,7 +186,7 @@ def test_a_notebook_is_short(name: str) -> None:
 
 @pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra figures")
 @pytest.mark.parametrize("name", PATHS)
-def test_conclusions_in_the_text_of_a_notebook_are_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conclusions_of_a_notebook_are_true(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     cells, names = run_notebook(PATHS[name])
     assert cells[-1].pictures

@@ -14,11 +14,11 @@ from theorems.command.app import main
     ("parts", "cores", "seconds"),
     [([3, 1, 1, 1], 1, 6), ([3, 1, 1, 1], 2, 3), ([1, 1, 1, 3], 2, 4), ([5, 1], 9, 5), ([2, 2, 2], 2, 4)],
 )
-def test_parts_of_a_run_go_to_the_first_free_core(parts: list[float], cores: int, seconds: float) -> None:
+def test_parts_go_to_the_first_free_core(parts: list[float], cores: int, seconds: float) -> None:
     assert wall(parts, cores) == seconds
 
 
-def test_costs_of_a_run_are_read_printed_and_split_into_parts_without_loss(tmp_path: Path) -> None:
+def test_costs_are_read_and_printed_and_split_into_parts_without_loss(tmp_path: Path) -> None:
     measured = tmp_path / "verify.json"
     assert main(["verify", "lemma-5", "lemma-10", "--examples", "2", "--json", str(measured)]) == 0
     cost = costs(measured)

@@ -39,7 +39,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_example_of_a_recipe_is_in_contributing() -> None:
+def test_each_example_has_its_recipe() -> None:
     assert {path.stem for path in RECIPES.glob("*.diff")} == {*COMMANDS}
 
 

@@ -32,7 +32,7 @@ CALL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("id", capabilities())
-def test_a_call_written_as_text_and_read_back_is_the_same(id: str) -> None:
+def test_a_call_survives_a_round_trip_as_text(id: str) -> None:
     for call in draw_cases(capabilities()[id], 6, 0):
         again = call_of(from_json(text_of(call, case_of=id)))
         for field in fields(AttentionCall):
@@ -85,7 +85,7 @@ def test_a_statement_on_data_of_another_kind_does_not_apply() -> None:
         verify("kernel-output", data="figure-1a", attention=scaled_dot_product_attention)
 
 
-def test_the_failing_call_is_stored_in_the_result() -> None:
+def test_a_failing_call_is_stored_in_the_result() -> None:
     def halved(query: Any, keys: Any, values: Any) -> Any:
         return (query @ keys.mT).softmax(dim=-1) @ values / 2
 

@@ -69,7 +69,7 @@ def verified(kernel: str, *further: str) -> int:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
-def test_a_right_kernel_is_upheld_in_the_format_of_the_captured_tensors(
+def test_right_kernel_is_upheld_in_the_format_of_the_tensors(
     dtype: str, save: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(**tensors(dtype, is_causal=True))
@@ -151,7 +151,7 @@ def test_torch_tensors_become_a_call_in_their_number_format() -> None:
     assert (call.dtype, call.causal) == ("float16", True)
 
 
-def test_a_captured_call_written_and_read_back_is_the_same() -> None:
+def test_a_captured_call_survives_a_round_trip() -> None:
     call = call_of(tensors("float16", is_causal=True, softcap=2.0), "captured.npz")
     again = call_of(from_json(text_of(call)))
     assert (again.dtype, again.scale, again.causal, again.softcap) == ("float16", None, True, 2.0)
@@ -187,9 +187,7 @@ def test_captured_tensors_that_do_not_fit_are_refused_in_one_sentence(changed: d
     assert "\n" not in str(refused.value)
 
 
-def test_a_captured_call_without_keys_or_with_too_many_weights_is_refused(
-    save: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_key_and_too_many_weights_are_refused(save: Any, capsys: pytest.CaptureFixture[str]) -> None:
     x = np.ones((1, 1, 3000, 1), dtype=np.float32)
     save(query=x, value=x)
     assert verified("kernels.py:wrong_scale") == 2

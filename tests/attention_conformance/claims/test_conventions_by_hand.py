@@ -250,7 +250,7 @@ def test_rows_with_hidden_keys_may_be_nan_if_a_causal_call_has_a_scale_of_at_mos
     assert any(claim.verdict is Verdict.FALSIFIED for claim in claims) is wrong
     (named,) = [claim for claim in claims if claim.name == NOT_POSITIVE]
     assert (named.branch == NAN_OF_SCALE) is (rows_of_nan > 0)
-    output[:, :, 2] = np.nan  # the last row sees all keys, so that NaN there is wrong
+    output[:, :, 2] = np.nan  # the last row sees all keys
     assert any(claim.verdict is Verdict.FALSIFIED for _, claim in _comparisons(rows, Answer(output)))
     output[:, :, 2], output[0, 0, 0] = rows.output.value[:, :, 2], (np.nan, 0.0, 0.0, 0.0)  # only one entry is NaN
     assert any(claim.verdict is Verdict.FALSIFIED for _, claim in _comparisons(rows, Answer(output)))

@@ -44,7 +44,7 @@ def test_each_capability_of_a_right_kernel_is_upheld(kernel: Callable[..., Any],
     assert all(result.touched == ("attend",) for result in results if result.id in asked)
 
 
-def test_of_a_kernel_without_a_backward_pass_only_gradients_are_not_applicable() -> None:
+def test_without_a_backward_pass_only_gradients_are_not_applicable() -> None:
     def detached(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         return SDPA(query, key, value, scale=1.0).detach()
 

@@ -108,12 +108,12 @@ def test_a_detached_kernel_is_checked_without_gradients() -> None:
         ("cupy:examples.other_libraries:in_numpy", "module 'cupy' does not import"),
     ],
 )
-def test_a_wrong_name_of_a_kernel_is_refused_in_one_sentence(source: str, message: str) -> None:
+def test_a_wrong_name_is_refused_in_one_sentence(source: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         import_callable(source)
 
 
-def test_where_jax_is_missing_the_message_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jax_the_message_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "attention_conformance.kernel.jax_adapter", raising=False)
     with pytest.raises(InvalidInput, match=r"not installed; pip install .*\[adapters\]"):
@@ -159,7 +159,7 @@ class TestJax:
     @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
     # In float16, jax.nn's attention does not compile on CPUs, and is called uncompiled.
     @pytest.mark.parametrize("name", ["examples.other_libraries:in_jax", "jax.nn:dot_product_attention"])
-    def test_gradients_of_jax_kernels_agree_with_autograd(self, name: str, dtype: str) -> None:
+    def test_gradients_agree_with_autograd(self, name: str, dtype: str) -> None:
         numbers: torch.dtype = getattr(torch, dtype)
         generator = torch.Generator().manual_seed(0)
         given = [torch.randn(1, 2, 3, 4, generator=generator).to(numbers).requires_grad_() for _ in range(3)]
@@ -180,7 +180,7 @@ class TestJax:
         kernel_named("jax:examples.other_libraries:in_jax")
         assert jax.numpy.ones(1).dtype == "float32"
 
-    def test_a_jax_kernel_with_a_wrong_vjp_is_falsified(self) -> None:
+    def test_a_wrong_vjp_is_caught(self) -> None:
         kernel = kernel_named(f"jax:{HERE}:jax_wrong_vjp")
         assert (kernel.dtype, kernel.differentiable) == ("float64", True)
         assert verdict(kernel, "kernel-output", 1) is Verdict.UPHELD

@@ -96,7 +96,7 @@ def test_a_tensor_on_a_gpu_begins_at_a_multiple_of_16_bytes(dtype: torch.dtype) 
 
 @pytest.mark.parametrize("memory", [Memory.CONTIGUOUS, Memory.BROADCAST, Memory.TRANSPOSED, Memory.SLICED])
 @pytest.mark.parametrize("shape", [(3, 5), (1, 4, 3, 5), (2, 1, 1, 5)])
-def test_a_mask_keeps_its_entries_in_every_memory_layout(memory: Memory, shape: tuple[int, ...]) -> None:
+def test_a_mask_has_the_memory_layout_of_the_tensors(memory: Memory, shape: tuple[int, ...]) -> None:
     x = torch.rand(shape) < 0.5
     result = place_mask(x, memory, (2, 4, 3, 5)).tensor
     assert torch.equal(result, x.expand((2, 4, 3, 5)) if memory is Memory.BROADCAST else x)
@@ -174,7 +174,7 @@ def results(*arguments: tuple[str, Verdict]) -> list[Result]:
         (Verdict.NOT_APPLICABLE, ("lemma-3", "lemma-5"), False),
     ],
 )
-def test_assert_kernel_passes_if_statements_that_are_tried_or_requested_are_upheld(
+def test_assert_kernel_passes_if_tried_and_requested_statements_are_upheld(
     verdict: Verdict, asked: tuple[str, ...], right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = results(("lemma-3", Verdict.UPHELD), ("lemma-5", verdict))

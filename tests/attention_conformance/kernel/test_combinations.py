@@ -80,7 +80,7 @@ def test_a_call_is_shrunk_to_the_only_head_that_fails(head: int) -> None:
 
 @pytest.mark.parametrize("row", range(4))
 @pytest.mark.parametrize("key", [0, 3])
-def test_a_mask_is_reduced_to_the_entries_that_make_the_call_fail(row: int, key: int) -> None:
+def test_a_mask_is_reduced_to_the_entries_that_matter(row: int, key: int) -> None:
     hides = np.random.default_rng(0).random((4, 4)) < 0.5
     hides[row, key] = True
     bias = np.where(hides, -np.inf, 1.5)

@@ -39,7 +39,7 @@ def test_if_no_number_is_wrong_the_first_falsified_claim_is_named() -> None:
     assert _where(trace_of(falsified=("unheard-of", "same-bits"))) == "unheard-of does not hold"
 
 
-def test_the_diagnosis_lists_further_wrong_gradients() -> None:
+def test_other_wrong_gradients_are_listed() -> None:
     one = entry(GRADIENTS[0], np.full((1, 1, 1, 2), 3.0), np.full((1, 1, 1, 2), 1.0), call())
     other = entry(GRADIENTS[1], np.zeros((1, 1, 1, 2)), np.ones((1, 1, 1, 2)), call())
     assert (
@@ -72,7 +72,7 @@ def wrong_where(condition: Any) -> Any:
 
 
 @pytest.mark.parametrize("T", [7, 8, 9, 15, 17, 127])
-def test_the_diagnosis_names_a_length_next_to_a_block_size_if_one_key_less_passes(T: int) -> None:
+def test_a_length_next_to_a_block_size_is_named_if_one_key_less_passes(T: int) -> None:
     says = cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T), call(T))
     assert says.endswith(f": no smaller failing call than one with keys T = {T} was found")
     assert cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T - 1), call(T)) == UNEXPLAINED
@@ -83,7 +83,7 @@ def test_a_failure_at_a_length_far_from_every_block_size_gets_no_guess(T: int) -
     assert cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T), call(T)) == ""
 
 
-def test_the_diagnosis_names_an_option_only_if_the_call_passes_without_it() -> None:
+def test_an_option_is_named_only_if_the_call_passes_without_it() -> None:
     masked = call(visible=np.ones((1, 1, 1, 5), dtype=bool))
     both = masked.replace(scale=0.5)
     by_mask = wrong_where(lambda q, k, mask, causal, scale: mask is not None)
@@ -97,7 +97,7 @@ def test_the_diagnosis_names_an_option_only_if_the_call_passes_without_it() -> N
     assert cause(by_scale, both, "scale") == "without scale the kernel is right"
 
 
-def test_the_diagnosis_names_an_overflow_if_small_logits_pass() -> None:
+def test_large_logits_are_named_if_small_ones_pass() -> None:
     def without_maximum(query: Any, key: Any, value: Any, scale: float = 1.0) -> Any:
         weights = torch.exp(query @ key.mT * scale)
         return weights / weights.sum(dim=-1, keepdim=True) @ value
@@ -107,7 +107,7 @@ def test_the_diagnosis_names_an_overflow_if_small_logits_pass() -> None:
 
 
 @pytest.mark.parametrize(("factor", "base"), [(1 / math.log(2), True), (2.0, False), (1.0, False)])
-def test_the_diagnosis_recognises_a_logarithm_to_the_base_two(factor: float, base: bool) -> None:
+def test_a_logarithm_to_the_base_two_is_recognised(factor: float, base: bool) -> None:
     due = np.array([[[1.5, -2.0, 1e-5]]])
     assert _is_of_base_two(trace_of(entry("log-sum-exp", due * factor, due, call()))) is base
 
@@ -131,9 +131,7 @@ LONG, WIDE = Sizes(B=1, H=2, G=1, L=3, T=2049, E=16, M=16), Sizes(B=5, H=4, G=2,
         (WIDE, lambda of: of["B"] > 2 and of["H"] > 1, {"B": 3, "H": 2}),
     ],
 )
-def test_each_size_of_a_failing_call_is_reduced_to_the_smallest_that_fails(
-    of: Sizes, fails: Any, smallest: dict[str, int]
-) -> None:
+def test_each_size_is_reduced_to_the_smallest_that_fails(of: Sizes, fails: Any, smallest: dict[str, int]) -> None:
     large = tensors(of, Numbers.NORMAL, seed=0)
     small = smallest_failing(large, lambda given: fails(given.sizes)).sizes
     assert {axis: size for axis, size in small.items() if axis != "G"} == dict.fromkeys("BHLTEM", 1) | smallest

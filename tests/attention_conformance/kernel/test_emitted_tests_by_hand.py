@@ -72,7 +72,7 @@ def text_of_test(trace: Trace, line: str, monkeypatch: pytest.MonkeyPatch) -> st
     return reproducer(trace, line)[0]
 
 
-def test_no_test_is_written_for_a_call_with_too_many_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_with_too_many_numbers_has_no_test(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = entry(OUTPUT, 1.0, [1e-9])
     assert text_of_test(trace_of("plain", call(), wrong), "a line", monkeypatch).startswith("def test_output():\n")
     large = trace_of("plain", call(T=LARGEST // 4), wrong)
@@ -117,7 +117,7 @@ def test_the_diagnosis_becomes_the_docstring_of_the_written_test(
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_test_transposes_an_output_with_other_axes(asked: bool) -> None:
+def test_an_output_with_other_axes_is_transposed(asked: bool) -> None:
     lines = forward("flash", call(scale=1.0, log_sum_exp=asked))
     written = "kernel(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), softmax_scale=1.0"
     assert written in " ".join(" ".join(lines).split())
@@ -174,7 +174,7 @@ def test_a_recorded_call_becomes_one_expression(make: Callable[..., Any], line: 
     assert last.endswith(f"{line})")
 
 
-def test_a_recorded_value_that_is_used_twice_gets_its_own_line() -> None:
+def test_a_value_used_twice_gets_its_own_line() -> None:
     def twice(kernel: Any, x: torch.Tensor) -> torch.Tensor:
         cut = x.exp()
         return torch.cat([kernel(cut), kernel(cut, x)])
@@ -227,7 +227,7 @@ def test_calls_that_cannot_be_recorded_give_their_reason(make: Callable[..., Any
         recorder.lines({"output": made})
 
 
-def test_a_test_with_strides_has_nan_around_the_numbers_of_the_tensor() -> None:
+def test_a_tensor_with_strides_has_nan_around_its_numbers() -> None:
     x = torch.arange(6.0).reshape(1, 2, 3)
     for strides, offset in (((12, 6, 2), 0), ((12, 1, 2), 1), ((6, 3, 1), 0)):
         result = printed_functions.strided(x, *strides, offset=offset)
@@ -271,7 +271,7 @@ def mean_of_all(
     return torch.softmax(logits.masked_fill(hidden, -1e300) if is_causal else logits, dim=-1) @ value
 
 
-def test_a_test_names_rows_that_see_no_key_where_no_mask_is_given() -> None:
+def test_rows_that_see_no_key_are_named_where_no_mask_is_given() -> None:
     given = tensors(Sizes(B=1, H=1, G=1, L=3, T=2, E=2, M=2), Numbers.NORMAL, seed=0).replace(causal=True)
     wrong = trace_of("mean_of_all", given, falsified=("rows-that-see-nothing",))
     text, _ = reproducer(wrong.replace(capability="causal-rectangle"), "a line")
@@ -314,7 +314,7 @@ def test_tensors_of_calls_with_exact_numbers_or_dropout_are_not_drawn_at_random(
     assert with_drawn_numbers(call().replace(dropout=0.5))[1] == {}
 
 
-def test_a_file_of_tests_has_the_functions_that_the_tests_call() -> None:
+def test_a_file_has_the_functions_that_its_tests_call() -> None:
     few, many = functions_of(["check_same(name, x, y)"]), functions_of(["due = textbook(query, key, value, upstream)"])
     assert "def check_same(" in few
     assert "def textbook(" not in few

@@ -54,7 +54,7 @@ def test_right_kernels_are_upheld_in_every_format(kernel: Any) -> None:
     assert [result.verdict for result in results] == [Verdict.UPHELD] * 3
 
 
-def test_the_report_names_a_format_that_the_kernel_does_not_accept() -> None:
+def test_a_format_that_is_not_accepted_is_named() -> None:
     kernel = kernel_of(no_float16)
     assert kernel.coarser == ("float32", "bfloat16")
     assert "float16 is not supported" in kernel.not_tried["float16"]

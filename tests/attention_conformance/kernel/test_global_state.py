@@ -49,7 +49,7 @@ def test_a_kernel_that_changes_a_setting_is_falsified(
     assert f"changed: {name}" in results[0].reason
 
 
-def test_each_setting_is_tested_and_restored() -> None:
+def test_settings_are_restored_and_each_is_tested() -> None:
     assert {*SETTINGS} - {"inference mode"} <= {*CHANGES}
     changes: list[str] = []
     before = torch.is_grad_enabled(), torch.allclose

@@ -151,7 +151,7 @@ def attend(q, k, v, workspace, causal=False):
 '''
 
 
-def test_if_no_interface_fits_an_adapter_to_be_filled_in_is_printed(
+def test_if_no_interface_fits_an_adapter_is_printed_that_works_once_filled_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

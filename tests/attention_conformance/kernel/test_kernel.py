@@ -330,7 +330,7 @@ def test_a_kernel_that_computes_in_float32_inside_is_falsified_in_float64_only()
     assert verdicts == [Verdict.FALSIFIED, Verdict.UPHELD]
 
 
-def test_the_hint_on_a_wrong_kernel_names_its_scale() -> None:
+def test_the_scale_of_a_wrong_kernel_is_named() -> None:
     assert "1, 0.5, 0.25 in 1, 4, 16 dimensions = 1/√d" in scale_hint(kernel_of(wrong_kernels.scaled_by_root_d))
     assert "1.01, 1.01, 1.01" in scale_hint(kernel_of(wrong_kernels.warm))
     for other in (wrong_kernels.sigmoid_normalised, wrong_kernels.last_token_masked, kernels.online):

@@ -182,7 +182,7 @@ def test_without_a_falsified_kernel_statement_no_test_is_written(
         ("one_unit_off", "exact-weights", "bfloat16", "output at (b, h, l, m) = (0, 0, 0, "),
     ],
 )
-def test_the_diagnosis_names_the_wrong_number_its_error_and_perhaps_the_cause(
+def test_the_diagnosis_says_where_by_how_much_and_perhaps_why(
     name: str, capability: str, dtype: str, message: str
 ) -> None:
     result = falsified(f"{PLANTED}:{name}", capability, dtype)

@@ -69,7 +69,7 @@ def inverted(
 
 
 @pytest.mark.parametrize("kernel", [into_nothing, always_causal, inverted])
-def test_a_fault_is_not_taken_for_a_convention_of_the_signature(kernel: Any) -> None:
+def test_a_fault_is_not_read_as_a_convention(kernel: Any) -> None:
     assert any(falsified(kernel_of(kernel), 2 * CALLS, optional=True))
 
 
