@@ -145,7 +145,7 @@ APART = ("theorems verify lemma-3 --attention examples.kernels:handwritten", "th
 """Commands on a user's kernel or file for which this test, too, starts a separate process.
 
 For all others the code runs in this process: a start costs seconds and changes nothing that is printed. The isolation
-itself is tested in tests/theorems/run/test_apart.py.
+itself is tested in tests/theorems/run/test_sandbox.py.
 """
 
 PLACES: Mapping[str, Any] = MappingProxyType(
