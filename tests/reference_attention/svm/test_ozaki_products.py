@@ -104,8 +104,8 @@ def test_round_within_returns_a_float_only_if_the_whole_interval_rounds_to_it() 
 
 
 def test_the_safety_margin_of_round_within_counts() -> None:
-    """The interval ends exactly halfway between two floats, apart from the room that is left for the roundings of two
-    sums.
+    """Without the safety margin for the rounding of the sums at its two ends, the interval ends exactly halfway between
+    two floats.
     """
     near = Twice(np.array([1.0]), np.array([2.0**-53 * 0.75]))
     assert near.round_within(2.0**-55) is None

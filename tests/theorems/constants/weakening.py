@@ -29,7 +29,7 @@ class Constant:
     Attributes:
         ids: the statements whose claims use the constant.
         says: the constant as written in the bound in the statement's docstring.
-        becomes: the weaker value that replaces the constant at the share 1.
+        becomes: the weaker value that replaces the constant if the share is 1.
         owner: the module or class that has the constant as an attribute.
         attribute: the name of the constant in ``owner``.
         weaken: function that returns the constant weakened by a share.

@@ -110,7 +110,7 @@ def test_a_condition_that_cannot_be_evaluated_counts_as_holding() -> None:
 
     @statement("broken", claims=listed, states=("limit",))
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """Make a sharper claim only."""
+        """Make a single claim, of the form sharp."""
         yield NO_SHARP
 
     assert parts_of(conclusion).stated is INCONCLUSIVE
