@@ -56,7 +56,7 @@ def signed_tokens(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 
 def all_support(case: Case) -> Finding:
-    """Check that the chosen tokens of all inputs have the same label margin Y_i x_iα·v̄_mm, the largest possible Γ.
+    """Check that the chosen tokens of all inputs have the same label margin Y_i x_iα·v̄_mm, the largest possible, Γ.
 
     The SVM for v_mm is ATT-SVM of inputs with two tokens, Y_i x_iα and 0, so `max_margin` decides the assumption.
     """

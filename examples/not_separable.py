@@ -37,7 +37,7 @@ from theorems.api import (
 )
 
 FAR = 1e6
-"""The norm ‖p‖ up to which a diverging flow is followed, in units of 1/(size of the largest key)."""
+"""A diverging flow is followed up to ‖p‖ = FAR/s; s is the largest |entry| of the keys, rounded to a power of two."""
 
 BESIDE = reason(
     "beside-the-ray",
@@ -79,7 +79,7 @@ def small_cases(draw: st.DrawFn) -> Case:
 
 
 def end_of_flow(case: Case, under_test: Implementation) -> Flow:
-    """Follow gradient flow from p(0) = 0 up to the norm ``FAR``, in its units, or to a finite stationary point."""
+    """Follow gradient flow from p(0) = 0 up to the norm that ``FAR`` sets, or to a finite stationary point."""
     start, far = np.zeros(case.problem.d), FAR / case.problem.key_scale
     return gradient_flow(case.problem, start, norm=far, gradient=under_test[scaled_gradient])
 

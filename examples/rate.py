@@ -61,7 +61,7 @@ def every_token_supports(case: Case) -> Finding:
 
 @st.composite
 def simplex_cases(draw: st.DrawFn) -> Case:
-    """Draw keys with rows k_opt − k_j proportional to (1, l_j), where Σ_j w_j l_j = 0 for some weights w_j > 0.
+    """Draw keys with rows k_opt − k_j proportional to (1, l_j); the vectors l_j have Σ_j w_j l_j = 0 for some w_j > 0.
 
     Then p_mm lies along the first axis, and every token j is an SVM-neighbour with a positive dual.
     """

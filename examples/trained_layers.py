@@ -50,10 +50,10 @@ SENTENCES = (
     ("the acting was dull", -1),
 )
 TONE = {"good": 1.0, "great": 1.5, "fine": 0.75, "bad": -1.0, "dull": -1.5, "not": -1.25}
-"""The score of each word that has a tone, the last coordinate of the word's embedding; other words have score 0."""
+"""The score of each word that has a tone (0 for others); a word's score is the last coordinate of its embedding."""
 
 Rule = Callable[[Tensor, Tensor, dict[str, Any]], Tensor]
-"""The type of update rules: (weights, gradient, state of the rule) → the direction of a step, of length about one."""
+"""The type of update rules: (weights, gradient, state of the rule) → a step, yet to be multiplied by the step size."""
 
 
 def adam(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:

@@ -27,7 +27,7 @@ from attention_conformance.interfaces.signature_reading import ADDED, FOUR_AXES,
 from attention_conformance.kernel.torch_import import torch
 
 Own = Callable[[Request, dict[str, Any]], Request]
-"""A function (request, arguments) → request: add a library's special arguments; return what is left to be passed."""
+"""A function (request, arguments) that adds a library's own arguments; it returns the request still to be passed."""
 
 
 def library(

@@ -175,7 +175,7 @@ def _further_arguments(request: Request, has: Parameters) -> dict[str, Any]:
 
 
 def in_8_bits(request: Request, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the tensors; if the request has descale factors, as 8-bit tensors (the numbers need no rounding)."""
+    """Return the tensors, converted to 8 bits if the request has descale factors; then the numbers need no rounding."""
     if request.descales is None:
         return tensors
     return tuple(x.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn) for x in tensors)

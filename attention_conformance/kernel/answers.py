@@ -48,7 +48,7 @@ from theorems.core.under_test import Refused
 
 TENSORS = ("query", "key", "value")
 BOOLEAN = "boolean-attention-mask"
-"""The capability of functions of transformers to take boolean masks; every second call then passes such a mask."""
+"""The capability of functions of transformers to take boolean masks; calls with an even seed then pass such a mask."""
 Gradients = Mapping[str, Array]
 """Gradients by the name of a tensor."""
 

@@ -67,7 +67,7 @@ def in_numbers_of(kernel: Any, call: AttentionCall) -> AttentionCall:
     less_by = min(1.0, abs(call.scale)) if call.exact and call.scale else 1.0
     room = kernel.numbers.largest / 8 / less_by
     reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys, initial=0.0))
-    if reach > room:  # reach is only an upper bound, which is quick to compute; compute the largest product
+    if reach > room:  # reach is a quick upper bound; as it is too large, compute the largest product itself
         reach = float(np.max(np.abs(call.query) @ np.swapaxes(keys, -1, -2)))
     less = 2.0 ** math.ceil(math.log2(reach / room)) if reach > room else 1.0
     tensors = {"query": call.query / less, "key": call.key, "value": call.value, "upstream": call.upstream}

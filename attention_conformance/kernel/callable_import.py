@@ -24,7 +24,7 @@ SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…,
 LIBRARIES = ("jax", "numpy")
 """Prefixes that may precede ``MODULE:CALLABLE``: the libraries whose arrays a callable may take instead of tensors."""
 MODEL = "ModelNew"
-"""The class of torch modules that a file of KernelBench defines, beside its arguments, ``get_init_inputs()``."""
+"""The torch module's class in a KernelBench file; ``get_init_inputs()`` in the file returns the class's arguments."""
 
 
 def import_callable(source: str) -> Callable[..., Any]:

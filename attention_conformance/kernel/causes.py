@@ -161,7 +161,7 @@ OF_CAPABILITIES: Mapping[str, str] = MappingProxyType(
         "log-sum-exp": "the scale enters the log-sum-exp twice, or not at all",
     }
 )
-"""The likely fault of a kernel that is wrong only in calls with a certain capability, by this capability."""
+"""For each capability, the likely fault of a kernel that is wrong only in calls that use the capability."""
 
 
 def _without_options(trace: Trace) -> Iterator[Change]:
@@ -189,7 +189,7 @@ def _guess(name: str, trace: Trace) -> str:
 
 
 def _shorter(call: AttentionCall) -> Iterator[Change]:
-    """Yield the call shortened by 1 along each axis whose size is a usual block size of kernels, or differs by 1."""
+    """Yield, for each axis whose size is within 1 of a usual block size, the call shortened by 1 along it."""
     for axis, object_of_axis in (("T", "keys"), ("L", "queries"), ("E", "a width of"), ("M", "a width of values of")):
         size = call.sizes[axis]
         block = next((block for block in BLOCKS if size in (block - 1, block, block + 1)), 0)

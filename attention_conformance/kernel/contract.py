@@ -110,7 +110,7 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
     "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
 }
-"""For each capability that a kernel may have without a keyword, the call that shows whether a kernel has it."""
+"""For each capability that a kernel may have without a keyword, a function that makes the call by which it shows."""
 
 
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
@@ -166,8 +166,8 @@ def _differentiable(kernel: Kernel) -> bool:
     """Return whether the kernel has a backward pass, right or wrong.
 
     It has one if autograd connects the output with query, key or value for some number of queries. It also counts as
-    having one if the backward pass raises an error, other than that there is none, or if the kernel switches autograd
-    off: then the claims about gradients and settings are checked and can fail.
+    having one if the backward pass raises an error (unless the error says that there is none), or if the kernel
+    switches autograd off: then the claims about gradients and settings are checked and can fail.
     """
     for call in (small_call(), small_call(L=5), small_call(L=3)):
         try:
@@ -185,7 +185,7 @@ def _differentiable(kernel: Kernel) -> bool:
 
 
 def _further_gradients(kernel: Kernel, has: set[str]) -> set[str]:
-    """Return the kernel's capabilities among the gradients with respect to sinks and bias, and of the log-sum-exp."""
+    """Return the names of those gradients that the kernel has: by the sinks, by a bias, and through the log-sum-exp."""
     capabilities: set[str] = set()
     if not kernel.differentiable:
         return capabilities

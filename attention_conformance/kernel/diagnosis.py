@@ -120,7 +120,7 @@ def _entries(trace: Trace) -> Iterator[Entry]:
 
 
 def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
-    """Yield, for each quantity such as the output, the numbers in the first answer to a repeated call that is wrong."""
+    """Yield, for each quantity, such as the output, the kernel's numbers in the first repetition where any is wrong."""
     for name in QUANTITIES:
         if QUANTITIES[name].of_answer(answer) is not None and name not in (DROPPED, BIAS_GRADIENT, WEIGHTS):
             entries = (entry_of(name, rows, other) for other, _ in answer.others)

@@ -41,7 +41,7 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         results: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
         return results[0] if len(results) == 1 else results
 
-    # Results of jax.lax.stop_gradient look differentiable to PyTorch, with zero gradients; this attribute declares it.
+    # Results of jax.lax.stop_gradient look differentiable to PyTorch, with zero gradients, as this attribute declares.
     wrapper.zero_gradients_are_stopped = True  # type: ignore[attr-defined]
     return wrapper
 

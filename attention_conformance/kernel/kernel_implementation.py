@@ -53,7 +53,7 @@ class KernelImplementation(OnKernel):
         return self.replace(self.name, outer_kernel.replacements)
 
     def out_of_reach(self, use: KernelUse | None) -> str:
-        """Return why a statement that uses kernels as ``use`` says does not apply to this kernel; empty if it does."""
+        """Return why a statement, whose use of kernels is ``use``, does not apply to the kernel; empty if it does."""
         if use is None:
             return ""
         return str(self.kernel.lacks(use)) if use.called else use.says

@@ -38,7 +38,7 @@ class Placed:
 
     def fill(self, x: torch.Tensor) -> None:
         """Write the numbers of ``x``, which has the shape of ``tensor``, to the memory of the tensor."""
-        x = x[(0,) * (x.dim() - self.own.dim())]  # an expanded mask has more axes than its numbers in memory
+        x = x[(0,) * (x.dim() - self.own.dim())]  # drop the first axes of a mask if expansion added them
         cut = tuple(slice(0, own) for own in self.own.shape)
         self.own.copy_(x[cut])
 

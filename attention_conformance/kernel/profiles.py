@@ -16,8 +16,8 @@ class Profile:
 
     Attributes:
         name: the name for ``--profile``.
-        examples: the least number of calls of each capability; from
-            :data:`attention_conformance.claims.trials.PAIRS` on, calls are added until each pair of options occurs.
+        examples: the least number of calls of each capability; if it is at least
+            :data:`attention_conformance.claims.trials.PAIRS`, calls are added until each pair of options occurs.
         cases: the number of generated cases of each lemma and theorem.
         left_out: ids of statements that are not tried.
         deep: whether small calls are also repeated thousands of times, and compiled to machine code.

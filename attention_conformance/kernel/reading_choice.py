@@ -167,7 +167,7 @@ def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
     more |= "dtype" in read.reading.names
     if kernel.interface.name == "plain" and len(kernel.parameters) == 3:
         # The interface ``plain`` calls a function of three tensors as the paper's attention: scale 1, all keys visible.
-        # Prefer the reading only if it is correct on more calls, and differs by axes, outputs or fixed options.
+        # Prefer the reading only if it is correct on more calls, and its axes, output or fixed options are others.
         reading = read.reading
         other = reading.axes not in ("BHLE", "NLE") or bool(reading.output)
         return own < theirs and (other or (reading.always_causal and reading.fixed_scale))

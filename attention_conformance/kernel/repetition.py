@@ -39,10 +39,10 @@ def fill_of(kernel: Any) -> Fill:
 
 
 def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall, fill: Fill) -> Answer:
-    """Repeat a call; return the first answer, with the different later answers and their numbers in ``others``.
+    """Repeat a call; return the first answer, with each different later answer and its frequency in ``others``.
 
     Between calls, tensors of about the sizes of the call's tensors are filled with NaN, kept for a while and freed.
-    Results in memory that the kernel does not write then contain NaN.
+    So a result is likely to be NaN wherever the kernel returns memory that it did not write.
 
     Args:
         once: a function that makes the call and returns its answer.

@@ -40,7 +40,7 @@ def headline(kernel: Any) -> str:
 
 
 def format_lines(kernel: Any) -> Iterator[str]:
-    """Yield the lines of a report on the number formats in which the kernel is tried, and PyTorch's operators there."""
+    """Yield a report's lines on the number formats tried, and on the operators of PyTorch that are called in each."""
     if kernel.coarser:
         yield f"all is tried in {kernel.dtype}, and every pair of options in {', '.join(kernel.coarser)}"
     called: dict[tuple[str, ...], list[str]] = {}

@@ -45,7 +45,7 @@ ONE_FOR_ALL_HEADS = "attention_mask"
 
 
 def with_options(kernel: Any, candidate: Found) -> Reading:
-    """Return the candidate's reading with the meaning of its masks, and without options that the callable lacks."""
+    """Return the candidate's reading, with the meaning of masks added, and without options that the callable lacks."""
     reading = candidate.reading
     names = dict(reading.names)
     square = square_call(causal=reading.always_causal)

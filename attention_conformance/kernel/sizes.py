@@ -89,7 +89,7 @@ class Taken:
     """Whether calls may have more keys than a 16-bit index can count."""
 
     def plan(self, plan: Plan) -> Plan:
-        """Return the plan of a call (its chosen options and sizes) unchanged; a subclass adapts it to its widths."""
+        """Return the plan of a call (its chosen options and sizes) unchanged; a subclass sets the kernel's widths."""
         return plan
 
     def value_width(self, size: int) -> int:
@@ -150,8 +150,8 @@ class Taken:
             bias=_resize_mask(call.bias, L, T, 0.0),
             lse_upstream=_resize_lse_upstream(call.lse_upstream, L),
             lengths=None if call.lengths is None else np.minimum(call.lengths, (L, T)),
-            # With repeated keys, whose weights are no longer powers of two, or with fewer columns a call is no longer
-            # one that kernels compute without rounding.
+            # Kernels no longer compute the call without rounding if keys are repeated, so that weights are not powers
+            # of two, or if columns are cut.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
 
@@ -190,7 +190,7 @@ class Latent(Taken):
         return self.valued
 
     def plan(self, plan: Plan) -> Plan:
-        """Return the plan of a call with the kernel's widths, so that the plan's lengths fit the call's true cost."""
+        """Return the plan of a call with the kernel's widths, so that lengths are chosen by the call's true cost."""
         shared = plan["values"] in SHARED
         sized = {"width": str(self.cached if shared else self.widths[0])}
         sized |= {"values": "of keys" if shared else str(self.valued)}
@@ -209,7 +209,7 @@ class Latent(Taken):
 
 
 FLASH_MLA = Latent()
-"""The sizes of DeepSeek's models: keys of 512 columns that are also the values, and 64 columns for positions."""
+"""The sizes of DeepSeek's models: the first 512 columns of a key are also the value, the other 64 are for positions."""
 
 
 def is_power_of_four(size: int) -> bool:
@@ -252,7 +252,7 @@ def _resize_lse_upstream(x: Any, L: int) -> Any:
 
 
 def _resize_mask(mask: Any, L: int, T: int, visible_value: Any) -> Any:
-    """Return the mask resized to L rows and T columns; each row that sees a key before still sees a key."""
+    """Return the mask resized to L rows and T columns; each row that saw a key still sees a key."""
     if mask is None:
         return None
     last = mask.ndim - 1

@@ -31,7 +31,7 @@ class Calling:
         callee: the kernel's name in the test.
         weights: whether the test uses the returned attention weights.
         is_forward: whether the test computes no gradients.
-        looked_at: names of the claims that the test checks, among them those on gradients of sinks and of a bias.
+        looked_at: the names of the claims that the test checks; they decide whether sinks and bias need gradients.
     """
 
     kernel: Any
@@ -49,7 +49,7 @@ class Calling:
         return self.call.wants if self.kernel.differentiable else ""
 
     def made(self, attend: str = "attend", **options: str) -> str:
-        """Return the source of a call of ``run`` with the function that is named ``attend`` and further options."""
+        """Return the source of a call of ``run`` with the function named ``attend`` and the arguments ``options``."""
         arguments = [attend, *(self.renamed.get(name, name) for name in OWN)]
         if self.wants and not self.is_forward:
             upstreams = ["upstream", *(["lse_upstream"] if self.call.lse_upstream is not None else [])]

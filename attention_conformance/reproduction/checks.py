@@ -37,7 +37,7 @@ def check_lines(trace: Trace, entry: Entry) -> Iterator[str]:
 
 
 def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
-    """Return the allowed error of each number with a few digits: if no error is hidden, one bound for all numbers."""
+    """Return each number's allowed error: one bound for all, or three digits of each, if a wrong number still fails."""
     finite = np.isfinite(entry.allowed)
     with np.errstate(invalid="ignore"):
         off = np.where(np.isnan(entry.theirs), np.inf, np.abs(entry.theirs - entry.due))

@@ -71,7 +71,7 @@ class Form:
         return Calling(self.trace.kernel, call or self.trace.call, looked_at=looked_at, **further)
 
     def tensors(self, call: AttentionCall, **renamed: str) -> Iterator[str]:
-        """Return the lines that create the tensors of a call, under the names ``renamed`` where they have one."""
+        """Return the lines that create the tensors of a call; for ``renamed`` see :func:`.tensors.tensor_lines`."""
         return tensor_lines(self.trace, call, self.guards, renamed)
 
     def due(self, **further: str) -> str:

@@ -21,7 +21,7 @@ from examples.real_faults.gallery import TILED_FAULTS
 BATCH, HEADS, LENGTH, WIDTH = 2, 4, 128, 64
 ATOL = 1e-2
 RTOL = {torch.float32: 0.0, torch.bfloat16: 1e-2, torch.float16: 1e-3}
-"""The relative tolerances, added to ATOL: bfloat16 rounds even a correct number of size 8 by more than 1e-2."""
+"""The relative tolerance, added to ATOL, by dtype: bfloat16 rounds even a correct number near 8 by more than 1e-2."""
 
 Kernel = Callable[..., Any]
 Call = Mapping[str, Any]

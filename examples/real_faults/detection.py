@@ -55,8 +55,8 @@ def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: in
 def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str, ...]]:
     """Yield the rows of the table.
 
-    A row has the fault, the issue that reported it, the claim that is falsified most often, by dtype the share of calls
-    that falsify this claim, and the results of the common test.
+    A row has the fault, the issue that reported it, the claim that is falsified most often, for each dtype the share
+    of calls that falsify this claim, and the results of the common test.
     """
     right = (("tiled (right)", "", tiled), ("tiled_sdpa (right)", "", tiled_sdpa))
     for name, thread, kernel in (*right, *((fault.name, fault.thread, fault.kernel) for fault in TILED_FAULTS)):
@@ -73,7 +73,7 @@ def _most_broken(counts: Mapping[Claimed, tuple[int, int]]) -> Claimed | None:
 
 
 def _share(counts: Mapping[Claimed, tuple[int, int]], best: Claimed | None) -> str:
-    """Return as text the share of calls on which ``best`` fails; if there are none, that of the worst claim."""
+    """Return as text the share of calls on which ``best`` fails; if it never fails, that of the claim failing most."""
     claim = best if best in counts else _most_broken(counts)
     if claim is None:
         return "–"

@@ -100,8 +100,8 @@ def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
 def causal_loop_of_queries(self: Rows, rows: int, keys: int) -> Tensor:
     """End the loop over keys too soon if there are more keys than queries.
 
-    The loop's bound is right only for as many keys as queries. Here a row sees no key beyond the block of 8 keys with
-    the row's own index. Results are right with at least as many queries as keys, and with up to 8 keys.
+    The loop's bound is right only for as many keys as queries. Here a row sees no key beyond the block of 8 keys that
+    contains the key of the row's own index. Results are right with no more keys than queries, and with up to 8 keys.
 
     Source: HKUSTDial/flash-sparse-attention PR #213
     """

@@ -111,7 +111,7 @@ class Invariant:
     """
 
     def split(self, entries: int, keys: int) -> int:
-        """Return how many keys, out of ``keys``, each part has into which the keys are split."""
+        """Return the number of keys in each part when a batch entry with ``keys`` keys is split into parts."""
         return SPLIT
 
     def logits(self, q: Tensor, k: Tensor, entries: int) -> Tensor:
@@ -134,7 +134,7 @@ class Invariant:
 
 @interface
 def with_batch(steps: type[Invariant]) -> Kernel:
-    """Make a kernel from a class of steps, with the interface of SGLang's flash-attn and its ``batch_invariant``."""
+    """Make a kernel from a class of steps, with SGLang's interface of flash-attn and its flag ``batch_invariant``."""
 
     def attention(
         q: Tensor,

@@ -141,7 +141,7 @@ def key_starts_of_query_heads(
 ) -> Iterator[tuple[slice, slice]]:
     """Compute the start of a sequence's keys in memory from the number of query heads instead of key heads.
 
-    If there are fewer key heads than query heads, the computed start lies too far back, at keys of a later sequence;
+    If there are fewer key heads than query heads, the computed start is too large, at keys of a later sequence;
     here the start is limited so that all keys exist. Results are right with as many key heads as query heads, and for
     the first sequence.
 

@@ -18,7 +18,7 @@ def _scale_query(query: Any, scale: float | None) -> Any:
 
 @on_tensors
 def linen(query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, scale: float | None = None) -> Any:
-    """Call the attention of flax.linen, which scales by 1/√E, so that the logits have the given scale."""
+    """Call flax.linen's attention, which divides logits by √E, on queries scaled so that the factor is ``scale``."""
     from flax.linen import dot_product_attention
 
     return dot_product_attention(_scale_query(query, scale), key, value, bias, mask)
@@ -34,7 +34,7 @@ def nnx(
     scale: float | None = None,
     is_causal: bool = False,
 ) -> Any:
-    """Call the attention of flax.nnx, which scales by 1/√E, so that the logits have the given scale."""
+    """Call flax.nnx's attention, which divides logits by √E, on queries scaled so that the factor is ``scale``."""
     from flax.nnx import dot_product_attention
 
     return dot_product_attention(_scale_query(query, scale), key, value, bias, mask, is_causal=is_causal)

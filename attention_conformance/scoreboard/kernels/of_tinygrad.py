@@ -18,7 +18,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Call tinygrad's attention, which scales by 1/√E for E columns, so that the logits have the given scale."""
+    """Call tinygrad's attention, which divides logits by √E, on queries scaled so that the factor is ``scale``."""
     query = query if scale is None else query * (scale * math.sqrt(query.shape[-1]))
     mask = None if attn_mask is None else _array(attn_mask)
     return _Called.apply(query, key, value, mask, is_causal, enable_gqa)
