@@ -61,7 +61,7 @@ EQUAL_MODULI = Assumption(
 
 @st.composite
 def full_feature_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw samples without zero entries that a vector of ±1 separates; some have large counts, some entries ±α_i."""
+    """Draw samples without zeros that a vector of ±1 separates; some occur up to 3 times, some have entries ±α_i."""
     if draw(one_in(4)):
         return draw(equal_modulus_cases())
     n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))

@@ -107,7 +107,7 @@ class Case(Subject):
 
 _PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}
 _WHOLE = {"W_trained", "K_trained"}
-"""Names of two more arrays that scale like a prompt: a trained W, and of trained factors K and Q of W only K."""
+"""Names of two more arrays that scale like a prompt: a trained W, and the factor K of W = KQᵀ; Q is not scaled."""
 
 
 def _degree(name: str) -> int:

@@ -1,9 +1,9 @@
 """Predicates of assumptions on directions q (or q1 and q2): the tokens that they select, and directional neighbours.
 
 A direction q selects the tokens with the largest k_it·q of each input. The directional margin θ(q) is the least
-difference, over ‖q‖, by which another token of an input is below; the tokens with this difference are the directional
-neighbours (Definition 3). All predicates are decided over the rationals. The directions are the arrays ``q``, or ``q1``
-and ``q2``, of any length, in ``Case.arrays``.
+(k_iα − k_it)·q/‖q‖ over the tokens t that q does not select, with a selected token α of the same input; the tokens t
+that attain it are the directional neighbours (Definition 3). All predicates are decided over the rationals. The
+directions are the arrays ``q``, or ``q1`` and ``q2``, of any length, in ``Case.arrays``.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Lemmas 8 and 9, Theorem 7.
 """

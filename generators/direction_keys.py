@@ -56,7 +56,7 @@ def levels_allowed(levels: Float64[np.ndarray, "n T"], d: int) -> bool:
 def direction_levels(
     draw: DrawFn, frame: Frame, alpha: Int64[np.ndarray, "n"], *, ties: bool, single: bool
 ) -> Float64[np.ndarray, "n T"]:
-    """Draw levels with a tie (if ``ties``) or else with a directional neighbour, with only one if ``single``."""
+    """Draw levels with a tie if ``ties``, otherwise with a directional neighbour; with exactly one if ``single``."""
     n, tokens, d = frame.shape
     preferred = draw(frame.values("nT", st.sampled_from((1.0, 2.0, 1.0, 0.0) if ties else (1.0, 2.0, 1.0))))
     others = draw(frame.values("nT", st.sampled_from(HIGHER_LEVELS)))

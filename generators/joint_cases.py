@@ -37,7 +37,7 @@ from reference_attention.problem import Dataset
 SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)
 """The values of c in the tokens x_it = c x_iα + e of supports."""
 REACHES = (0.0, 0.5, 0.875)
-"""The upper bounds of ‖e‖ that are drawn for these tokens, in units of Γ (1 − c)."""
+"""The upper bounds of ‖e‖ that are drawn for the tokens c x_iα + e, in units of Γ (1 − c)."""
 
 DUALS = (1.0, 2.0, 4.0)
 """The values of the weights w_i: powers of two, so that divisions by the weights are exact."""
@@ -140,7 +140,7 @@ def _chosen_tokens(
 def _cone_tokens(
     draw: DrawFn, chosen: Float64[np.ndarray, "d"], count: int, gamma: float, *, few: bool
 ) -> Float64[np.ndarray, "count d"]:
-    """Draw other tokens c x_iα + e of a support, with ‖e‖ ≤ (7/8) Γ (1 − c), that e_1 separates from x_iα.
+    """Draw the other tokens of a support, which e_1 separates from x_iα: c x_iα + e with ‖e‖ ≤ (7/8) Γ (1 − c).
 
     With ``few`` the tokens are sparse and have few distinct scores.
     """
@@ -216,7 +216,7 @@ def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
 
 
 def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k"]] | None:
-    """Return the logarithms of the head's radii r, and the prompt's radii R; None if one of them is not given.
+    """Return log r for the head's radii r, and the prompt's radii R; None if the radii of one are not given.
 
     The arrays of the case are ``log_head_radii`` or ``head_radii``, and ``prompt_radii``.
     """

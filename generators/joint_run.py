@@ -36,7 +36,7 @@ other tokens at inputs that do not support v_mm.
 LEADS = (0.0, 8.0, 32.0)
 """Multiples of p_mm that are added to a small random start of the prompt, so that α has larger logits."""
 CLEARLY = 0.01
-"""The number that 1 − s_iα, s_iα the weight of α_i, must not reach at the last step if α counts as selected."""
+"""At the last step every 1 − s_iα, with the weight s_iα of α_i, must be below this number if α counts as selected."""
 
 
 @dataclass(frozen=True, eq=False)

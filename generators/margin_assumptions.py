@@ -159,7 +159,7 @@ class CheckedMargins:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Keys and chosen tokens as the key of a cache: two such keys are equal if the bytes of their arrays are equal."""
+    """A cache key made of keys k_it and chosen tokens α; cache keys are equal if the bytes of their arrays are."""
 
     content: tuple[bytes | tuple[int, ...], ...]
     keys: Keys = field(compare=False)

@@ -189,7 +189,7 @@ def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], g
 
 
 def _distance(token: Float64[np.ndarray, "d"], c: float, chosen: Float64[np.ndarray, "d"]) -> float:
-    """Return ‖token − c·chosen‖ up to one or two roundings; its entries are computed exactly, as they may cancel."""
+    """Return ‖token − c·chosen‖ up to one or two roundings; the differences are exact, as their terms may cancel."""
     apart = [rational(a) - rational(c) * rational(b) for a, b in zip(token.tolist(), chosen.tolist(), strict=True)]
     return math.sqrt(to_float(_dot(apart, apart)))
 

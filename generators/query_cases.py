@@ -339,7 +339,7 @@ def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
 def _tokens_by_rank(
     draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool
 ) -> Int64[np.ndarray, "n"]:
-    """Draw the chosen tokens by the ranks of their scores; if ``local``, that of input 0 usually has a middle rank."""
+    """Draw the chosen tokens by the ranks of their scores; if ``local``, usually a middle rank for input 0."""
     ranks = draw(frame.integers("n", 0, frame.tokens - 1))
     if local and not draw(one_in(8)):
         ranks[0] = np.clip(ranks[0], 1, frame.tokens - 2)
@@ -353,10 +353,10 @@ def _make_locally_optimal(
     """Make α locally optimal by moving other tokens that score at least as high as α away from α.
 
     Let W be the solution of ATT-SVM with the constraints of only the tokens that score lower. The tokens that score at
-    least as high as α_i move by −c u, where u is approximately along W z_i, z_i the query, and does not change scores:
-    their margins grow by c uᵀ W z_i. Once these margins exceed 1, W is the solution for all tokens. Queries do not
-    change, even if they were equal to a token that moves. If α does not become locally optimal, the optimal tokens are
-    returned as α, and the tokens are not moved.
+    least as high as α_i move by −c u, where u has first entry 0 and is otherwise roughly along W z_i, with the query
+    z_i: their scores do not change, and their margins grow by c uᵀ W z_i. Once these margins exceed 1, W is the
+    solution for all tokens. Queries do not change, even if they were equal to a token that moves. If α does not become
+    locally optimal, the optimal tokens are returned as α, and the tokens are not moved.
     """
     scores = Y[:, None] * (X @ v)
     best, every = np.argmax(scores, axis=1).astype(np.int64), np.arange(len(Y))

@@ -3,9 +3,9 @@
 The chosen tokens, whose entries are small dyadic multiples of the label margin Γ, are not changed, because their
 weighted sum has to vanish exactly. Other tokens may lie anywhere inside the convex hull of the ball of radius Γ and the
 chosen token of their input. The tokens c x_iα + e of :mod:`generators.joint_cases` keep a distance of Γ (1 − c)/8 from
-the boundary of this hull. So they may be rounded to three digits or to float16, a token may be added that differs from
-another by a thousandth, and an SVM-neighbour with a zero dual: a copy of a token with a positive dual, moved by 0.014 Γ
-in a coordinate that is 0 in all other tokens. With four coordinates W removes e_0. Tokens are not rotated.
+the boundary of this hull. So they may be rounded to three digits or to float16, a token may be replaced by one that
+differs from another by a thousandth, or by an SVM-neighbour with a zero dual: a copy of a token with a positive dual,
+moved by 0.014 Γ in a coordinate that is 0 in all others. In four dimensions W drops e_0. Tokens are not rotated.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C.
 """

@@ -70,7 +70,7 @@ def capped_head_cases(draw: DrawFn) -> Case:
 
 
 def relu_head(case: Case) -> Finding:
-    """Check that the head is a sum of ReLUs of affine functions of a token, with the labels of the data."""
+    """Check that the head is a sum of ReLUs of affine functions of a token, and has the same labels as the data."""
     data = case.queried
     if data is None:
         return Finding(None, NO_QUERIES)

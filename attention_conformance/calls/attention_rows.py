@@ -47,7 +47,7 @@ HIDING = -1e30
 
 @dataclass(frozen=True, eq=False)
 class AttentionRows:
-    """The correct results of a call, as intervals around the exact results and around what floating point gives.
+    """The correct results of a call, each with a bound on the rounding error of the textbook formula in floating point.
 
     Attributes:
         call: the call, whose tensors are taken as exact (sizes B, H, …: see :class:`AttentionCall`).
@@ -125,7 +125,7 @@ class AttentionRows:
             return tanh * self.call.softcap, slope if factor is None else slope * factor
 
     def _modify(self, raw: Any) -> tuple[Any, Any]:
-        """Return the logits before the soft cap, here ``raw`` (scale · q·k), and their derivative; None means 1."""
+        """Return ``raw`` (scale · q·k), which subclasses modify before the soft cap, and None for the derivative 1."""
         return raw, None
 
     @cached_property
@@ -219,7 +219,7 @@ class AttentionRows:
 
     @cached_property
     def _masked_logit_gradient(self) -> Any:
-        """The gradient dz, (B, H, L, T), within a bound for both formulas of kernels: with u·o and with Σ s (u·v)."""
+        """The gradient dz, (B, H, L, T); the error bound covers kernels that use u·o, and those that use Σ s (u·v)."""
         with self._as_the_kernel():
             upstream: Any = exact(self.call.upstream)
             scores: Any = np.matmul(upstream, np.swapaxes(self._by_head(self.call.value), -1, -2))
@@ -233,7 +233,7 @@ class AttentionRows:
             return dz.widen(self._stray(dz))
 
     def _after_lse(self, mean: Any) -> Any:
-        """Return what the formula of dz subtracts from the scores u·v_t: here their mean under the weights."""
+        """Return the number that the formula of dz subtracts from the scores u·v_t: in this class ``mean``, or u·o."""
         return mean
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from covertable import make
 
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
-"""Widths of heads between the widths 32, 64, 128 and 256 of the blocks in which kernels work."""
+"""Widths of heads other than 32, 64, 128 and 256, the widths of the blocks in which kernels work."""
 MULTIPLES = tuple(range(8, 257, 8))
 """Widths for which a kernel may have special code: of keys and values together, only of keys, or only of values."""
 MANY_HEADS = (17, 20, 24, 32, 40)

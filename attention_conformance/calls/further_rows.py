@@ -74,10 +74,10 @@ class FurtherRows(AttentionRows):
 
     @property
     def _linear_bias(self) -> Any:
-        """The subtracted bias slope · |j − i|, (B, H, L, T), with a bound for a second formula of kernels, too.
+        """The subtracted bias slope · |j − i|, (B, H, L, T), with an error bound that covers two formulas of kernels.
 
-        In causal rows, some kernels add slope · j instead: all logits of row i are larger by slope · i, and so is their
-        rounding.
+        In causal rows, some kernels add slope · j instead of subtracting the bias: all logits of row i are larger by
+        slope · i, and are rounded more coarsely.
         """
         assert self.call.slopes is not None
         sizes = self.call.sizes
@@ -89,7 +89,7 @@ class FurtherRows(AttentionRows):
         return bias.widen(np.broadcast_to(2 * current().rounding * reach, self.visibility.shape))
 
     def _rounding_of_merges(self, logits: Any) -> Float64[np.ndarray, "B H L 1"]:
-        """Bound the rounding of log-sum-exps, of size at most max |z| + log T, in as many merges as ``parts``."""
+        """Bound the error of rounding the log-sum-exp l in each of ``parts`` merges, where |l| ≤ max |z| + log T."""
         reach = np.where(self.visibility, np.abs(logits.value) + logits.error, 0.0).max(axis=-1, keepdims=True)
         return np.asarray(self.parts * current().rounding * (reach + np.log(self.call.sizes["T"])))
 
@@ -159,7 +159,7 @@ class FurtherRows(AttentionRows):
     def _masked_logit_gradient(self) -> Any:
         """The gradient dz of the logits, (B, H, L, T), with an error bound that includes the merging of parts.
 
-        Merging rounds products u·o of the upstream gradient u with outputs o of parts, at most Σ_m |u_m| max_t |v_tm|.
+        Merging rounds products u·o of the upstream gradient u with outputs o of parts; |u·o| ≤ Σ_m |u_m| max_t |v_tm|.
         """
         gradient: Any = super()._masked_logit_gradient
         if not self.parts:

@@ -110,7 +110,7 @@ def _without_keys(answer: Answer) -> Claim:
 
 
 def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
-    """Yield the claims about a compiled or repeated call, whose results are right if it is neither."""
+    """Yield the claims about a compiled or repeated call whose results are right without compilation and repetition."""
     rows = rows_of(call, under_test)
     answer = under_test[attend](rows.call)
     claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))
@@ -142,7 +142,7 @@ def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) ->
 
 
 def _with_known_scale(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
-    """Yield the claims about rows with a known scale; under dropout, first find the dropped weights in the output."""
+    """Yield the claims about rows whose factor of q·k is known; under dropout, first find the dropped weights."""
     if rows.call.dropout:
         rows = yield from _of_dropout(rows, answer)
     yield from _comparisons(rows, answer, of_nan)
@@ -228,7 +228,7 @@ def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
 
 
 def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """Yield the claims about the rows of a large call with an upstream gradient; no other row affects gradients."""
+    """Yield the claims about a large call, for the rows with an upstream gradient; no other row affects gradients."""
     batch, groups, places = attended_rows(rows.call)
     sizes = rows.call.sizes
     size = sizes["H"] // sizes["G"]
@@ -268,7 +268,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     Here s is the softmax weight. Values are the identity, so that the output equals the weights.
 
     Returns:
-        The formula's results with the weights dropped that the kernel dropped.
+        The correct results if those weights are dropped that the kernel dropped.
     """
     p = rows.call.dropout
     s: Any = rows.weights
@@ -287,7 +287,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
 
 
 def with_dropped_weights(rows: FurtherRows, answer: Answer) -> FurtherRows:
-    """Return the formula's results with the weights dropped that are 0 in the output (values are the identity)."""
+    """Return the correct results if the weights that are 0 in the output are dropped (values are the identity)."""
     return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 

@@ -169,7 +169,7 @@ class View:
 
 
 def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel) -> View:
-    """Return the view of a capability on a kernel's calls, which cover only pairs of options in a coarser format."""
+    """Return the view of a capability on a kernel's calls; in a coarser format they cover only pairs of options."""
     capability = capability_of(statement)
     examples = min(examples, PAIRS) if capability.format else examples
     return View(statement, trials_of(under_test.in_format(capability.format), examples, seed))

@@ -37,7 +37,7 @@ class Convention:
 
     Attributes:
         claim: the claim that all rows that see no key follow the convention, which ``claim.branch`` names.
-        rows: the formula's results under the convention.
+        rows: the correct results of the call; rows that see no key follow the convention, with 0 in place of NaN.
     """
 
     claim: Claim
@@ -69,7 +69,7 @@ def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
 def _with_means(
     rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], output: Float64[np.ndarray, "rows M"]
 ) -> FurtherRows:
-    """Return the formula's results, with means of the values in rows that see no key if the kernel returns these."""
+    """Return the correct results; rows that see no key get the mean of the values if the kernel returns this mean."""
     mean = replace(rows, uniform=True)
     expected: Any = mean.output[empty]
     is_mean = output.any() and (np.abs(output - expected.value) <= 2 * expected.error).all()
@@ -77,7 +77,7 @@ def _with_means(
 
 
 def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: Answer) -> bool:
-    """Return whether rows that see no key have gradients of logits: their dQ is not 0, or dK is wrong without."""
+    """Return whether logits in rows that see no key get a gradient: dQ is not 0 there, or dK is wrong without it."""
     dq, dk = answer.query_gradient, answer.key_gradient
     if dq is not None and dq[empty].any():
         return True

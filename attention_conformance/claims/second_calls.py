@@ -88,7 +88,7 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
         apart = float(((before.output == 0) != (after.output == 0))[felt].sum())
         yield "dropout", at_least(REDRAWN, Form.EXACT, apart, 1.0, rounding=0.0, why=EXACT)
     if any("broadcast" in name for name in under_test.kernel.parameters):
-        return  # such a parameter makes the kernel drop the same weights in all heads and entries, as in flax
+        return  # flax's broadcast_dropout, for example, drops the same weights in all heads and entries
     weights: Any = rows_of(call, under_test).weights
     yield from _drop_unlike(before.output == 0, weights.value > LEAST_WEIGHT, call.dropout)
 

@@ -28,7 +28,7 @@ PAIRS, TRIPLES = 25, 50
 
 SMALL_CALLS = 4
 OTHERS = 8
-"""The number of other calls of a failing call's plan that are tried, first without and then in the plan's state."""
+"""The number of other calls of a failing call's plan that are tried, each without and then in the plan's state."""
 MANY = 400
 """The number of calls in which calls that use a capability are looked for, if only a few are needed."""
 
@@ -145,7 +145,7 @@ class Trials:
         trial = self._made[number]
         original = trial.call
         others = (self._build_another(trial.plan, f"{number} {k}") for k in range(OTHERS))
-        # These are other numbers with the same logits.
+        # Negating query and key gives other numbers with the same logits.
         mirrored = [] if original.shared else [original.replace(query=-original.query, key=-original.key)]
         for other in (*mirrored, *small, *others):
             reduced = reduce_to(other, original)
@@ -194,7 +194,7 @@ class Trials:
         return self._plans[number]
 
     def _enough_plans(self, number: int) -> int:
-        """Return how many plans to build for the plan of an index: those of its array, and some of a later array."""
+        """Return how many plans to build for the plan ``number``: the first array or, beyond it, 128 more than that."""
         size = self.cover().stop
         return size if number < size else number + 128
 
@@ -230,7 +230,7 @@ class Trials:
         return Trial(call, plan, refused="whichever options are left out")
 
     def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
-        """Return the plan without one of the options whose combination the kernel refuses; None if it refuses none."""
+        """Return the plan without a random option of a combination that the kernel refuses; None if there is none."""
         small = self._small(plan)
         if not self._is_refused(small):
             return None

@@ -38,7 +38,7 @@ TEXTS = (
 def realistic_sizes(
     draw: DrawFn, contexts: tuple[int, int], tokens: tuple[int, int], dimensions: tuple[int, int]
 ) -> tuple[int, int, int]:
-    """Draw the numbers of contexts (or up to 12, one time in five), of tokens (likewise) and of dimensions."""
+    """Draw the numbers of contexts, tokens and dimensions; one time in five, up to 12 contexts and 12 tokens."""
     m, V, d = draw(st.integers(*contexts)), draw(st.integers(*tokens)), draw(st.integers(*dimensions))
     if draw(one_in(5)):
         m, V = draw(st.integers(1, MOST_CONTEXTS)), draw(st.integers(2, MOST_TOKENS))
