@@ -241,7 +241,7 @@ class Problem:
 
         L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²), where M0 is the Lipschitz constant of ℓ' and M1 the
         largest |ℓ'| on [min γ, max γ], and ‖K_i‖ is the spectral norm. Because ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖,
-        L_p is never larger than the constant of Lemma 6, so it implies this lemma.
+        L_p is never larger than the constant of Lemma 6; so this lemma holds if ∇L is L_p-Lipschitz.
         """
         key_norms = np.linalg.norm(self.keys, ord=2, axis=(1, 2))
         score_norms = np.linalg.norm(self.scores, axis=1)

@@ -21,7 +21,7 @@ LogExcess = Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]]
 def sequence_parts(data: SequenceDataset) -> Sequence[SequencePart]:
     """Return the problems of the pairs (i, k) of input and query, grouped by the number of tokens that a pair sees.
 
-    A replacement of this function may return the parts, and the pairs within a part, in any order, and may return
+    An implementation under test may return the parts, and the pairs within a part, in any order, and may return
     several parts with the same number of tokens.
     """
     return data.parts

@@ -36,7 +36,7 @@ STEPS = 100
 POLISHED = 40
 """Largest number of further Newton steps, in ball arithmetic; a step about doubles the number of correct digits."""
 UNDAMPED = 1e-3
-"""Largest change of a logit difference by a Newton step up to which the step is not damped."""
+"""A Newton step that changes no logit difference by more than this number is not damped."""
 CLOSE = 2.0**-200
 """Largest accepted radius of the enclosure of θ_⋆, relative to 1 + ‖θ_⋆‖; so small that only rounding to floats limits
 the quantities derived from θ_⋆."""

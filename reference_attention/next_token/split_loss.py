@@ -60,7 +60,7 @@ class SplitLoss:
         return np.asarray(rows - np.einsum("jv,jvr->jr", self.inner, rows)[:, None])
 
     def parts(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array, Array]:
-        """Return Σ_z q⋆_jz (e^{d_jz} − 1), the softmax over Ŝ_j minus q⋆_jv, and log w_jv − g_jv·θ_⊥."""
+        """Return three arrays: Σ_z q⋆_jz (e^{d_jz} − 1); the softmax over Ŝ_j at θ minus q⋆_jv; log w_jv − g_jv·θ_⊥."""
         d = np.einsum("jvr,...r->...jv", self.inside, x)
         increases = self.inner * np.expm1(np.where(self.inner > 0, d, 0.0))
         total = increases.sum(axis=-1)
@@ -76,14 +76,14 @@ class SplitLoss:
     def gradient(
         self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]
     ) -> tuple[Float64[np.ndarray, "*b r"], Float64[np.ndarray, "*b s"]]:
-        """Return ∇L(θ), its part in F and its part in F^⊥, in coordinates."""
+        """Return the parts of ∇L(θ) in F and in F^⊥, each in coordinates."""
         change, shares_outside = self.changes(x, y)
         pi = self.weights
         along = np.einsum("j,...jv,jvr->...r", pi, change, self.inside)
         return along, -np.einsum("j,...jv,jvs->...s", pi, shares_outside, self.minimum.split.outside)
 
     def changes(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array]:
-        """Return s_jv − q⋆_jv (q⋆_jv = 0 outside Ŝ_j), and s_jv outside Ŝ_j, where s_j is the softmax over V_j at θ."""
+        """Return the array s_jv − q⋆_jv, and the array s_jv with 0 for v ∈ Ŝ_j; s_j is the softmax over V_j at θ."""
         _, share_changes, logs = self.parts(x, y)
         log_normaliser = np.logaddexp(0.0, log_sum(logs))[..., None]
         shares_outside, share_inside = np.exp(logs - log_normaliser), np.exp(-log_normaliser)
@@ -93,7 +93,7 @@ class SplitLoss:
 def split_gradient(
     minimum: FiniteMinimum, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]
 ) -> tuple[Float64[np.ndarray, "*b r"], Float64[np.ndarray, "*b s"]]:
-    """Return ∇L at θ_⋆ + u + θ_⊥, its part in F and its part in F^⊥, in coordinates."""
+    """Return the parts of ∇L at θ_⋆ + u + θ_⊥ in F and in F^⊥, each in coordinates."""
     return SplitLoss(minimum).gradient(x, y)
 
 

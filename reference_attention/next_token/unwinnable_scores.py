@@ -52,7 +52,7 @@ GONE = 1e-6
 """Total softmax weight of the tokens outside Ŝ_i below which the parts x ∈ F and y ∈ F^⊥ of p are followed separately;
 later changes of x are of about this size."""
 AT_REST = 2.0**-6
-"""Largest change of a logit between x and its rest point up to which x and y may be followed separately."""
+"""x and y may be followed separately if no logit differs by more than this number between x and its rest point."""
 STEPS = 60
 """Largest number of Newton steps from the x at which x and y are separated to the rest point of x."""
 SETTLED = 1e-12

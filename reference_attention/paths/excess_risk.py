@@ -18,8 +18,8 @@ from reference_attention.span import Span
 from reference_attention.training.derivatives import Point, Selected, differences_to, hessian, terms
 
 NEGLIGIBLE = -40.0
-"""Logarithm of the outputs' distance from the highest scores below which, up to rounding, the excess risk is linear in
-this distance."""
+"""If all outputs are so close to the highest scores that the logarithms of the distances are below this number, the
+excess risk is linear in the distances up to rounding."""
 
 LARGEST_EXPONENT = 600.0
 """Largest exponent x for which e^x is computed; beyond it, products of e^x with other numbers may overflow."""
@@ -42,7 +42,7 @@ class Excess:
     """
 
     def __init__(self, problem: Problem, chosen: Int64[np.ndarray, "n"], span: Span | None = None) -> None:
-        """Compute the differences to the chosen tokens, the size of the keys, and the highest scores."""
+        """Compute the differences to the chosen tokens, the largest |entry| of the keys, and the highest scores."""
         self.problem = problem
         self.differences = differences_to(problem.keys, problem.scores, chosen, span)
         self.scale = float(np.abs(problem.keys).max()) or 1.0

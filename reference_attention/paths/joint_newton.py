@@ -40,14 +40,14 @@ SUFFICIENT = 1e-4
 NEAR = 512.0
 """Difference of logits below which two tokens count as nearly tied."""
 OFF = np.array([0.0, *2.0 ** np.arange(-2, 8)])
-"""Differences of the logits of nearly tied tokens that are tried."""
+"""Values, tried in turn, to which the logit of α minus that of each nearly tied token is raised if it is smaller."""
 TIES = 4
 """Largest number of times that the search of :func:`beside_ties` is repeated with newly tied tokens."""
 LARGEST = 1e150
 """Size of derivatives beyond which a descent ends; derivatives overflow where a long head misclassifies an input."""
 DIGITS = 1e-12
-"""Relative difference below which two values of the function count as equal; between such points the gradient
-decides."""
+"""Relative difference below which two values of the function to minimise count as equal; of two points with equal
+values a descent prefers the one with the smaller gradient."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +194,7 @@ def descend(
     gradient: float,
     enough: float = 0.0,
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
-    """Return the local minimiser (y, p) that a descent reaches from the given one, and the norm of the gradient there.
+    """Return the local minimiser (y, p) that a descent reaches from a given pair, and the norm of the gradient there.
 
     The norm is infinite if the function is infinite at the start.
 

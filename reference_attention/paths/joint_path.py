@@ -54,8 +54,8 @@ MOST_STEPS = 24
 """Largest number of radii on the way to a requested radius. After them the search jumps to the requested radius, and
 the residual shows whether it succeeded."""
 HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
-"""Largest log L + rΓ of a first point at which every input counts as still selecting α (at the minimiser log L + rΓ is
-at most about log 2), and the ratio of successive radii below which a step is no longer shortened."""
+"""Every input counts as still selecting α at points with log L + rΓ below the first number (at the minimiser log L + rΓ
+is at most about log 2). A step is no longer shortened if the ratio of successive radii is below the second number."""
 
 
 def linear_schedule(ratio: float) -> Schedule:
@@ -204,7 +204,7 @@ def descend_at_radius(
 
 
 def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64[np.ndarray, "d"]:
-    """Return the offset w of the head of norm r with least risk for a fixed prompt, shape (d,), a convex problem."""
+    """Return the offset w, (d,), of the head of norm r with least risk for a fixed prompt, by a convex minimisation."""
     spheres = Spheres(joint, log_r, float(np.linalg.norm(p)), complement(joint.svm.direction))
     y, _, _ = descend(JointObjective(spheres, moves=False), np.zeros(spheres.basis.shape[1]), p, GRADIENT)
     return spheres.offset(y)
@@ -267,7 +267,7 @@ def _next(
 
 
 def _coupling(spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "dk"]) -> float:
-    """Return log(r max_i q_i), q_i = 1 − s_iα, over the inputs with E_i < 40 or slack 0, which affect digits of L."""
+    """Return log(r q), q the largest 1 − s_iα of the inputs that affect digits of L: those with E_i < 40 or slack 0."""
     joint, log_r = spheres.joint, spheres.log_r
     logs = joint.log_weights(p)
     matters = joint.svm.support | (exponents(joint, log_r, spheres.offset(y), logs) < 40.0)
@@ -277,7 +277,7 @@ def _coupling(spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarr
 def _minimise(
     spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "dk"], gradient: float, enough: float = 0.0
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "dk"], float]:
-    """Return a local minimiser (y, p) on both spheres, reached from the given one, and the norm of its gradient."""
+    """Return a local minimiser (y, p) on both spheres, reached from a given pair, and the gradient's norm there."""
     y = spheres.shorten(y)
     coupling = _coupling(spheres, y, p)
     residual = math.inf

@@ -117,7 +117,7 @@ def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, 
 
 
 def _lowest(branches: list[Branch], unit: float, most: int) -> list[Branch]:
-    """Return the ``most`` branches of least risk, without repetitions; ``unit`` is the length of the longest row."""
+    """Return the ``most`` branches of least risk, without repetitions; ``unit`` is max ‖k_iα − k_it‖."""
     distinct: list[Branch] = []
     for branch in sorted(branches, key=lambda branch: branch.rank):
         if all(float(np.linalg.norm(branch.p - other.p)) * unit > APART for other in distinct):

@@ -19,8 +19,8 @@ from reference_attention.paths.joint_newton import Spheres
 from reference_attention.paths.joint_risk import joint_gradient
 
 LARGE_HEAD = 150.0
-"""Value of log(r max_i q_i) beyond which BFGS replaces Newton's method, because squares of such numbers, in second
-derivatives, may overflow."""
+"""Value of log(r max_i q_i) beyond which BFGS replaces Newton's method, because second derivatives contain the
+square of r max_i q_i, which may overflow."""
 RESTARTS, ITERATIONS = 3, 200
 """Largest number of runs of BFGS, and of iterations per run. BFGS is restarted if rounding errors stopped it well
 before its goal, as happens if its approximate Hessian contains the curvature of far-away points."""
@@ -29,7 +29,7 @@ before its goal, as happens if its approximate Hessian contains the curvature of
 def descend_large_heads(
     s: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"], scale: float, gradient: float
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
-    """Return the local minimiser (y, p) that BFGS reaches from the given one, and the norm of the gradient there.
+    """Return the local minimiser (y, p) that BFGS reaches from a given pair, and the norm of the gradient there.
 
     Args:
         s: the spheres of heads and prompts.

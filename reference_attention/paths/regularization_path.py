@@ -34,8 +34,8 @@ FEW_STARTS = 4
 starts on the ray of p_mm and at the previous point lead to the minimiser."""
 
 LARGE_LOGITS = 30.0
-"""Value of Rκ (κ the size of the keys) above which the weights of unselected tokens are below e^{−30}, so that only
-margins determine the risk."""
+"""Value of Rκ (κ about the largest |entry| of the keys) above which the weights of unselected tokens are below e^{−30},
+so that only margins determine the risk."""
 
 
 @dataclass(frozen=True, eq=False)

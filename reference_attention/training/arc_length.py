@@ -1,10 +1,10 @@
 """One integration of the gradient flow in arc length, step by step, which detects events such as stationary points.
 
-The ODE dp/ds = −∇L/‖∇L‖, s the arc length, is solved in the variable u = log(1 + κ s), where κ is the size of the keys.
-So the start s = 0 is u = 0, and following ‖p‖ over a factor of ten takes about equally many steps everywhere. Near a
-stationary point the direction of ∇L jumps, so the solver takes tiny steps back and forth (it chatters); Newton's method
-then finds the point. A *record* is a stored point, at a requested norm or at the end. The *frame* of the solver is an
-orthonormal basis that begins with the direction of a given axis, or the standard basis.
+The ODE dp/ds = −∇L/‖∇L‖, s the arc length, is solved in the variable u = log(1 + κ s), where a move by 1/κ changes a
+logit by about one (:attr:`.Slope.unit`). So following ‖p‖ over a factor of ten takes about equally many steps.
+Near a stationary point the direction of ∇L jumps, so the solver takes tiny steps back and forth (it chatters); Newton's
+method then finds the point. A *record* is a stored point, at a requested norm or at the end. The *frame* of the solver
+is an orthonormal basis that begins with the direction of a given axis, or the standard basis.
 
 References: scipy.integrate (LSODA, BDF, Radau); Richardson's extrapolation.
 """

@@ -1,10 +1,10 @@
 """Gradient flows of many problems of the same shape, followed at once, each with its own step length.
 
 As in :mod:`.arc_length`, the ODE dp/du = −(e^u/κ) ∇L/‖∇L‖ is solved in u = log(1 + κ s), where s is the arc length and
-κ the size of the keys. A step of length h in u is extrapolated from linearly implicit Euler steps. Their matrices I −
-hJ, J the Jacobian, are inverted for all problems of the batch in one LAPACK call. A flow that makes no progress (at a
-stationary point, or in a valley whose slopes are below rounding) is handed over to :func:`.flow.gradient_flow`, which
-follows it alone and distinguishes these cases.
+κ about the largest |entry| of the keys. A step of length h in u is extrapolated from linearly implicit Euler steps.
+Their matrices I − hJ, J the Jacobian, are inverted for all problems of the batch in one LAPACK call. A flow that makes
+no progress (at a stationary point, or in a valley whose slopes are below rounding) is handed over to
+:func:`.flow.gradient_flow`, which follows it alone and distinguishes these cases.
 
 References: E. Hairer and G. Wanner, *Solving Ordinary Differential Equations II*, IV.9 (extrapolation methods).
 """

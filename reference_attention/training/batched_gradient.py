@@ -120,7 +120,7 @@ class BatchedGradient:
     def _reselect(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "n others b"], Float64[np.ndarray, "b"]]:
-        """Return :meth:`_logits` and each problem's largest entry, after selecting again where one is positive."""
+        """Return :meth:`_logits` and their maximum per problem, after selecting anew where another logit is larger."""
         relative = self._logits(p)
         top = relative.max(axis=(0, 1))
         if top.max() > 0:

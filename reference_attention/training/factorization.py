@@ -34,7 +34,7 @@ FactorRule = Callable[[Weights, Keys, Queries], tuple[Keys, Queries]]
 
 
 def factor_gradients(gradient: Weights, K: Keys, Q: Queries) -> tuple[Keys, Queries]:
-    """Return ∇_K = ∇L(W) Q and ∇_Q = ∇L(W)ᵀ K for the gradient ∇L(W), or for a multiple of it the same multiples."""
+    """Return ∇_K = ∇L(W) Q and ∇_Q = ∇L(W)ᵀ K; if ``gradient`` is c∇L(W) for a number c, return c∇_K and c∇_Q."""
     return gradient @ Q, np.swapaxes(gradient, -1, -2) @ K
 
 

@@ -1,8 +1,8 @@
 """Gradient flow in arc length, followed to norms ‖p‖ at which the limit of its direction is visible.
 
 The flow dp/dt = −∇L(p) moves along the same curve as dp/ds = −∇L/‖∇L‖, where s is the arc length. In this form the
-exponentially vanishing gradient does not slow the solver down, and in the variable u = log(1 + κ s), κ the size of the
-keys, a norm of 10⁶ is reached in a few hundred solver steps.
+exponentially vanishing gradient does not slow the solver down, and in the variable u = log(1 + κ s), where κ is about
+the largest |entry| of the keys, a norm of 10⁶ is reached in a few hundred solver steps.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2-4; scipy.integrate (LSODA, BDF, Radau).
 """

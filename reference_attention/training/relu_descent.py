@@ -69,7 +69,7 @@ class ReluRun:
         return np.asarray(softmax_weights(self.problem.keys, self.points[k]))
 
     def mean_scores(self, k: int, width: int) -> Float64[np.ndarray, "n T"]:
-        """Return the mean over the ``width`` + 1 iterates up to W(k) of the scores that :func:`active_scores` gives."""
+        """Return the scores of :func:`active_scores`, averaged over the ``width`` + 1 iterates up to W(k), (n, T)."""
         scores = [active_scores(self.problem, self.head, p) for p in self.points[k - width : k + 1]]
         return np.asarray(np.mean(scores, axis=0))
 

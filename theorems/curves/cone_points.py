@@ -80,7 +80,7 @@ class Cone(Protocol):
 def resolvable_rho(cone: Cone) -> float:
     """Return the largest ρ = ‖p‖/‖p_mm‖ at which float64 resolves softmax weights to six bits.
 
-    Then the bound (d + 3) eps · 2ρ · 2A of the relative error of a weight is 2^−6, with A = :attr:`Cone.A`.
+    At this ρ the bound (d + 3) eps · 2ρ · 2A of the relative error of a weight is 2^−6, with A = :attr:`Cone.A`.
     """
     return LEAST_BITS / (2 * (cone.problem.d + 3) * EPS * 2 * cone.A)
 
@@ -107,7 +107,7 @@ def is_followable(cone: Cone, rho: float) -> bool:
 
 
 def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "m d"]:
-    """Draw m unit vectors orthogonal to p_mm, (m, d); 0 in place of a vector if d = 1 or it is parallel to p_mm."""
+    """Draw m unit vectors orthogonal to p_mm, (m, d); a row is 0 if d = 1 or the drawn vector is parallel to p_mm."""
     axis, rows = cone.solution.direction, cone.rows[cone.others]
     raw = rng.standard_normal((m, axis.size))
     chosen = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], size=(m, 1))
@@ -122,7 +122,7 @@ def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "
 def cone_points(
     rng: np.random.Generator, cone: Cone, norms: Float64[np.ndarray, "m"], mu: float
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw a point of the cone for each norm: near the boundary, near the axis, between, or about 1/‖k‖ off it."""
+    """Draw a point of the cone per norm: near the boundary, near the axis, between, or about 1/‖k‖ off the axis."""
     m = len(norms)
     side = sides(rng, cone, m)
     kinds = rng.integers(4, size=m)

@@ -94,7 +94,7 @@ class Constraints:
 
     @property
     def dual_rounding(self) -> float:
-        """The rounding error of D or of a log-sum-exp of costs: m + 8 roundings of the largest logarithm."""
+        """The rounding error of :attr:`dual_value` or of a log-sum-exp of costs: m + 8 roundings of the largest log."""
         support = self.weights > 0
         size = 1 + np.abs(self.log_costs).max() + np.abs(np.log(self.weights[support])).max()
         return float((self.weights.size + 8) * EPS * size)

@@ -61,7 +61,7 @@ only."""
 NORMALIZED_STEPS = 50
 """The number of steps of normalized gradient descent."""
 LENGTH = 0.5
-"""The length of a normalized step, in units of 1/(size of the keys)."""
+"""The length of a normalized step, in units of 1/κ, where κ is about the largest |entry| of the keys."""
 
 
 def starts_around(
@@ -190,7 +190,7 @@ class Descent:
 
     @cached_property
     def _rounding(self) -> Float64[np.ndarray, "t b d"]:
-        """A bound of each step's distance from −η∇L, by coordinate; at unchecked iterates from the largest so far."""
+        """A bound of each step's distance from −η∇L, by coordinate, with the largest error of ∇L at checks so far."""
         shape = (len(self.checked_iterates), len(self.log_step))
         logs = self.log_step + self.at.log_scale.reshape(shape)
         of_gradient = np.exp(np.minimum(logs, 700.0))[..., None] * self.direction.error.reshape(*shape, -1)

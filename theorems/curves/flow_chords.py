@@ -83,7 +83,7 @@ class Piece:
 
 
 class ArcFlow:
-    """The gradient flow dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length, κ the size of the keys.
+    """The gradient flow dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length, κ near the keys' max |entry|.
 
     Attributes:
         relative: the least relative tolerance of a piece's integration.
@@ -94,7 +94,7 @@ class ArcFlow:
     pieces: ClassVar[int] = PIECES
 
     def __init__(self, problem: Problem) -> None:
-        """Store the problem, and the size of its keys as κ."""
+        """Store the problem, and as κ the largest power of two that is at most the largest |entry| of its keys."""
         self._kappa = problem.key_scale
         self._problem = problem
 

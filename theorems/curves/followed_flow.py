@@ -28,9 +28,9 @@ FLOW_PREMISES = (FLOW_IS_ASKED_FOR, IS_OF_THIS_GRADIENT, FLOW_CHORDS)
 """The names of the premises of a flow: claims that the flow is what a theorem assumes."""
 
 FLOW_NORMS = (1e6, 1e5, 1e4)
-"""The norms to which a flow may be followed, in units that the caller gives, tried in this order until the solver
-reaches one. If lengths of key differences differ a thousandfold or more, logits of the longest ones lose their digits
-at a large norm."""
+"""The norms to which a flow may be followed, as multiples of a unit that the caller gives. They are tried in this order
+until the solver reaches one. If lengths of key differences differ a thousandfold or more, logits of the longest ones
+lose their digits at a large norm."""
 FAR, OPPOSITE = 1e3, 10.0
 """The norms of a far start, in units of 1/(scale of the keys), and of a start opposite to p_mm, in units of ‖p_mm‖."""
 BEYOND = 100.0

@@ -175,8 +175,8 @@ class FollowedPath:
     def dual(self) -> Float64[np.ndarray, "r"]:
         """Lower bounds of F_∞ at the points of the path, (r,).
 
-        The larger of :attr:`.Constraints.dual_value` and of Jensen's bound, with the weights at the minimiser of
-        :attr:`far`.
+        Each bound is the larger of :attr:`.Constraints.dual_value` and Jensen's bound with the weights of the terms at
+        the minimiser in :attr:`far`.
         """
         far, coordinates, _ = self.far
         dual, residual = far.approximate_dual(coordinates)
@@ -188,7 +188,7 @@ class FollowedPath:
 
     @cached_property
     def value_rounding(self) -> Float64[np.ndarray, "r"]:
-        """Bounds of the rounding errors of F_ρ plus that of the dual value :attr:`.Constraints.dual_value`, (r,)."""
+        """Bounds of the rounding error of the difference of F_ρ and :attr:`.Constraints.dual_value`, (r,)."""
         values = np.array([f.sphere.reduced.value_rounding(f.predicted) for f in self.at])
         return np.asarray(values + self.constraints.dual_rounding)
 

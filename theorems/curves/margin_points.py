@@ -29,8 +29,8 @@ ASKEW_POINTS = (1e-2, 1e3)
 ASKEW = (0.0, 1.0, 30.0)
 """The distances from the ray of p_mm of the starts of descents, in units of ‖p_mm‖."""
 FARTHEST = 1e9
-"""The largest ‖p(0)‖ times the longest row of a start beside the ray; rounding of 200 steps then changes a margin by
-1e-4."""
+"""The largest product of ‖p(0)‖ and the norm of the longest row for a start p(0) beside the ray; at this product the
+rounding of 200 steps changes a margin by 1e-4."""
 
 
 @runtime_checkable
@@ -100,7 +100,7 @@ def beside_the_ray(
 
 
 def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
-    """Return starts on and beside the ray of p_mm with just the needed margin, and the case's start if it has it."""
+    """Return starts of the needed margin on and beside the ray of p_mm, and the case's start if its margin suffices."""
     least_margin = constants.needed
     least = np.full(len(ASKEW), float(value_of(least_margin) + least_margin.error))
     starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)

@@ -16,7 +16,7 @@ neighbours (m_j = 1) remain:
 which attains its minimum if and only if some dual solution is positive on all neighbours; the minimiser in the span of
 the neighbours' rows is then unique.
 
-Source: own derivation for Theorem 1 in its sharp form; the analogue for separable logistic regression is D. Soudry et
+Source: derived here for the limit in Theorem 1; the analogue for separable logistic regression is D. Soudry et
 al., *The Implicit Bias of Gradient Descent on Separable Data*, JMLR 2018, Theorem 9.
 """
 
@@ -200,7 +200,7 @@ class Reduced:
         return float(np.min((10 - log_weights[rising]) / changes[rising], initial=1.0))
 
     def change(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
-        """Return the largest change, by a step from y, of an exponent of a resolved term minus the mean exponent.
+        """Return the largest change that a step from y makes in a resolved term's exponent minus the mean exponent.
 
         Resolved terms are those whose contribution to the gradient is above the rounding error of the gradient.
         """

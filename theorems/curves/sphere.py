@@ -34,7 +34,7 @@ shortened. If a smaller share sufficed, steps could alternate for ever between t
 
 @dataclass(frozen=True, eq=False)
 class Sphere:
-    """The implementation under test on the sphere ‖p‖ = ρ‖p_mm‖, in the tangential coordinates of :class:`Reduced`."""
+    """The risk under test and its gradient on the sphere ‖p‖ = ρ‖p_mm‖, as functions of the y of :class:`Reduced`."""
 
     problem: Problem
     svm: MaxMargin
