@@ -25,7 +25,7 @@ from reference_attention.svm.least_norm import IntegerRows, Outcome, Rows, least
 def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
     """Return a dual solution, by row, that is positive wherever any dual solution is.
 
-    The duals belong to the rows as integers, see :meth:`reference_attention.svm.least_norm.Rows.integers`.
+    The duals are those of the rows scaled to integers, see :meth:`reference_attention.svm.least_norm.Rows.integers`.
 
     Args:
         rows: the constraints.

@@ -20,8 +20,8 @@ BITS = (128, 384)
 """Working precision in bits, and the precision to try next if that does not suffice. The precision has to cover the 53
 bits of a float, twice the bits of a condition number, and one bit that elimination loses with each row."""
 ENOUGH = 60
-"""Relative accuracy in bits that a ball must have to be rounded: a little more than a float's 53 bits, as fewer than
-these rarely determine the rounded number."""
+"""Relative accuracy in bits that a ball must have to be rounded: a little more than a float's 53 bits, because fewer
+bits rarely determine the rounded number."""
 
 
 @dataclass(frozen=True, eq=False)

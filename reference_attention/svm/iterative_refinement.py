@@ -3,8 +3,8 @@
 The problem is min ‖p‖ subject to g_j·p ≥ h_j. If the rows of the active constraints, the matrix G, are independent, the
 λ with G Gᵀ λ = h gives p = Gᵀ λ. With an approximate inverse R of G Gᵀ, λ is improved by adding R(h − G p), where the
 residual h − G p and p are computed to a hundred bits (:mod:`.ozaki_products`). If ‖1 − R G Gᵀ‖ ≤ α < 1, a residual of
-absolute values at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the exact one. This bound decides signs and roundings
-unless the rows are nearly dependent, in less time than ball arithmetic (:mod:`.enclosure`).
+absolute values at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the exact one. Unless the rows are nearly dependent, this
+bound proves λ > 0 and rounds λ and p correctly, in less time than ball arithmetic (:mod:`.enclosure`).
 
 References: S. M. Rump, *Verification methods: rigorous results using floating-point arithmetic*, Acta Numerica 19
 (2010), sections 10.1 and 10.2.
@@ -24,8 +24,8 @@ from reference_attention.svm.ozaki_products import Grid, Twice, two_sum
 STEPS = 4
 """Largest number of refinements; each adds as many correct digits as the approximate inverse R has."""
 SPREAD = 300
-"""Largest absolute exponent, in powers of two, of the largest entry of a row; up to this exponent nothing overflows,
-and underflow is harmless."""
+"""Largest accepted |e| if the largest entry of a row is about 2^e in absolute value; up to this exponent nothing
+overflows, and underflow is harmless."""
 ROOM = 1 + 2.0**-30
 """A factor by which computed error bounds are multiplied, so that they cover the rounding errors of their own
 computation."""
@@ -47,7 +47,7 @@ class Refined:
 
 
 def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
-    """Return λ and p for active constraints; None where the error bounds do not decide signs or roundings.
+    """Return λ and p for active constraints; None if error bounds do not decide signs of λ and roundings of λ and p.
 
     Args:
         rows: the rows G of the active constraints, exactly, shape (s, d).
@@ -84,7 +84,7 @@ class Unit:
     """
 
     def __init__(self, high: Float64[np.ndarray, "s d"], low: Float64[np.ndarray, "s d"]) -> None:
-        """Take the rows as sums high + low, invert their inner products, and bound the error of the inverse."""
+        """Take the rows as sums high + low, invert the matrix G Gᵀ in floats, and bound the error of the inverse."""
         s, d = high.shape
         self._grid: Grid = Grid.for_sums_of(max(s, d))
         self._slices = self._grid.cut(high, low)

@@ -28,8 +28,8 @@ class LabelSvm:
         margin: Γ = 1/‖v_mm‖.
         slack: v̄_mm·z_i − Γ, exactly 0.0 where v_mm·z_i = 1 and rounded once from the exact v_mm·z_i elsewhere, (n,).
         support: whether v_mm·z_i is exactly 1, shape (n,).
-        duals: λ ≥ 0 with Σ λ_i = 1 and Σ λ_i z_i = Γ v̄_mm; positive wherever v_mm·z_i = 1 if some such λ is, (n,).
-        strictly_complementary: whether some such λ is positive wherever v_mm·z_i = 1; either answer is proven.
+        duals: λ ≥ 0 with Σ λ_i = 1 and Σ λ_i z_i = Γ v̄_mm; positive wherever ``support`` is True if such λ exist, (n,).
+        strictly_complementary: whether duals that are positive wherever ``support`` is True exist; proven either way.
     """
 
     v: Float64[np.ndarray, "d"]

@@ -217,7 +217,7 @@ class _ActiveSet:
         self.support = support
 
     def point(self, support: list[int]) -> tuple[list[fmpz], fmpz]:
-        """Return Gᵀu and ρ on the support solved last, both times the denominator ``over``; p is their ratio."""
+        """Return Gᵀu and ρ for the support solved last, each times the denominator ``over``; p is their ratio."""
         if not support:
             return [fmpz(0)] * self.rows.floats.shape[1], fmpz(1)
         u = self.numer.entries()

@@ -42,8 +42,8 @@ class ChoiceSolution:
         margins: (k_iα_i − k_iβ)·p for the non-optimal β, +inf at optimal tokens, shape (n, T).
         duals: the duals λ ≥ 0 with p = Σ λ_iβ (k_iα_i − k_iβ), zero at optimal tokens, shape (n, T).
         neighbours: mask of the tokens whose margin is exactly 1; False at optimal tokens, shape (n, T).
-        svm: the solution of the ATT-SVM that has only the inputs with a non-optimal token, and of each input first α
-            and then its non-optimal tokens, one of them repeated where an input has fewer.
+        svm: the solution of an ATT-SVM on only the inputs with a non-optimal token; the tokens of each input are first
+            α, then the non-optimal tokens, one of them repeated where an input has fewer than others.
     """
 
     alpha: Int64[np.ndarray, "n"]
@@ -181,7 +181,7 @@ class _Search:
             yield from self.completions({**chosen, i: token}, remaining)
 
     def _table(self, chosen: dict[int, int]) -> list[list[int]]:
-        """Return for each chosen input α, then its non-optimal tokens, one repeated to make lists equally long."""
+        """Return α and the non-optimal tokens of each input in ``chosen``, one repeated to make lists equally long."""
         width = max(len(self._others[i]) for i in chosen)
         rows = [(a, self._others[i]) for i, a in sorted(chosen.items())]
         return [[a, *others, *others[:1] * (width - len(others))] for a, others in rows]

@@ -4,7 +4,7 @@ For q = 1 and q = ∞ the problem is a linear program, solved over the rationals
 q, and for the nuclear norm, the spectral norm and the norms of blocks, p and its duals λ come from a barrier method.
 For any p and λ ≥ 0, with the rows g_j = k_iα − k_it,
 
-    min_j g_j·p/‖p‖ ≤ γ ≤ ‖Σ_j λ_j g_j‖_*/Σ_j λ_j,  ‖·‖_* the dual norm, ‖·‖_{q'} of ‖·‖_q with 1/q + 1/q' = 1,
+    min_j g_j·p/‖p‖ ≤ γ ≤ ‖Σ_j λ_j g_j‖_*/Σ_j λ_j,  with the dual norm ‖·‖_*: ‖·‖_{q'} for ‖·‖_q, 1/q + 1/q' = 1,
 
 so wrong p or λ only widen this enclosure of γ; p is rejected if the enclosure is wider than :data:`ACCEPTED`. For q = 1
 and q = ∞ solutions need not be unique, but γ is.
@@ -178,13 +178,13 @@ def _of_matrices(
 def _of_blocks(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: Blocks
 ) -> tuple[Rational, Rational] | None:
-    """Return W and its duals for the norm of the largest block, by the spectral norm of other matrices.
+    """Return W and its duals for the norm of the largest block, solved as a problem in the spectral norm.
 
     Let the matrix M, with a column per block, hold entry j of vec(W) in row j, in the column of the block to which the
     entry belongs, and 0 elsewhere. Then MᵀM is diagonal, with the squares of the blocks' Euclidean norms, so ‖M‖_op is
-    the largest norm of a block. Admitting all matrices instead of this form does not change the largest margin. For a
-    sign change of a block multiplies the rows and the column of the block by −1, and the mean of a matrix over all sign
-    changes has the form of M, with the same margin and no larger ‖·‖_op.
+    the largest norm of a block. Admitting matrices of any form does not change the largest margin: to change the sign
+    of a block is to multiply its rows and its column of the matrix by −1, and the mean of a matrix over all changes of
+    signs has the form of M, with the same margin and no larger ‖·‖_op.
 
     Raises:
         InvalidInput: blocks of matrices of another shape; the norm that sums blocks, for which there is no solver.

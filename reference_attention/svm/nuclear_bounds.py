@@ -4,8 +4,8 @@ For every λ ≥ 0 with M = Σ λ_j a_j z_jᵀ, and all factors K, Q of a W = KQ
 
     Σ b_j λ_j/‖M‖_op ≤ C_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²)/m,
 
-where m is the least ratio ⟨a_j z_jᵀ, W⟩/b_j. For ‖W‖_⋆ ≥ ⟨M, W⟩/‖M‖_op ≥ Σ λ_j b_j/‖M‖_op for every feasible W, and
-‖KQᵀ‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²). No solver is trusted.
+where m is the least ratio ⟨a_j z_jᵀ, W⟩/b_j. The reasons are that every feasible W satisfies ‖W‖_⋆ ≥ ⟨M, W⟩/‖M‖_op ≥
+Σ λ_j b_j/‖M‖_op, and that ‖KQᵀ‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²). No solver is trusted.
 """
 
 from __future__ import annotations

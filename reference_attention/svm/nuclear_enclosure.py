@@ -42,8 +42,8 @@ Vector = Float64[np.ndarray, "k"]
 STEPS = 12
 """Largest number of Newton steps in floats; four are usually enough."""
 SETTLED = 1e-13
-"""Largest residual of the equations, for unknowns of size one, with which Newton's method may end in floats; balls
-refine it."""
+"""Largest residual of the equations, for unknowns of size one, at which Newton's method in floats may end; steps in
+balls then refine the solution."""
 REFINEMENTS = 4
 """Number of Newton steps in balls with the inverse computed in floats: each gains at least ten of the 48 digits that
 balls have."""
@@ -312,7 +312,7 @@ def _in_units(
 
 
 def _least_singular_value(images: arb_mat) -> arb:
-    """Return the least singular value of A = ``images``, precise relatively to its size.
+    """Return the least singular value of A = ``images`` in a ball whose ends differ by less than a factor 2.
 
     It is computed from the largest eigenvalue of (AᵀA)⁻¹.
 

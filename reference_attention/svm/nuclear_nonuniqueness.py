@@ -1,4 +1,4 @@
-"""A second solution of ATT-SVM⋆, over the rationals: a proof of non-uniqueness, for data of small fractions.
+"""A second solution of ATT-SVM⋆, over the rationals: a proof of non-uniqueness, if W and λ are simple fractions.
 
 The problem is min ‖W‖_⋆ with margins ⟨G_j, W⟩ ≥ 1, G_j = a_j z_jᵀ, duals λ_j and M = Σ λ_j G_j. W and λ in floats are
 rounded to fractions. The fractions are optimal if margins are at least 1, λ ≥ 0, I − MᵀM ⪰ 0, and W = MS with S = MᵀW ⪰

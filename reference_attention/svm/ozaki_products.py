@@ -127,7 +127,7 @@ class Grid:
 
     @cached_property
     def _levels(self) -> tuple[Int64[np.ndarray, "p"], Int64[np.ndarray, "p"], Int64[np.ndarray, "k"]]:
-        """Return the pairs (a, b) with a + b < slices, ordered by a + b, and the index where each sum begins."""
+        """Return a and b of the pairs with a + b < slices, ordered by a + b, and each sum's first index in them."""
         pairs = np.array([(a, level - a) for level in range(self.slices) for a in range(level + 1)])
         return pairs[:, 0], pairs[:, 1], np.cumsum(np.arange(self.slices))
 

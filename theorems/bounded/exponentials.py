@@ -41,7 +41,7 @@ def exp(a: Any) -> Bounded:
 
 @for_ufunc(np.expm1)
 def expm1(a: Any) -> Bounded:
-    """Return e^a − 1 for a = x ± e; e counts as in :func:`exp`, the function's own error is relative to e^x − 1."""
+    """Return e^a − 1 for a = x ± e, which e changes as much as e^a; the function's own error is relative to e^x − 1."""
     x, e = parts(a)
     value, moved, now = np.expm1(x), rise(x, e, np.exp(x)), current()
     lost = (x != 0) * now.underflow + (e > 0) * now.vanishing
@@ -128,7 +128,7 @@ def logaddexp(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.tanh)
 def tanh(a: Any) -> Bounded:
-    """Return tanh a for a = x ± e, which e changes by at most e (1 − tanh² y) and 2; y is nearest to 0 in x ± e."""
+    """Return tanh a for a = x ± e, which e changes by at most min(e (1 − tanh² y), 2), y nearest to 0 in x ± e."""
     x, e = parts(a)
     value, now = np.tanh(x), current()
     t = np.tanh(np.maximum(np.abs(x) - e, 0.0))
@@ -139,7 +139,7 @@ def tanh(a: Any) -> Bounded:
 
 @for_ufunc(np.arctan)
 def arctan(a: Any) -> Bounded:
-    """Return arctan a for a = x ± e, which e changes by at most e/(1 + y²) and π; y is nearest to 0 in x ± e."""
+    """Return arctan a for a = x ± e, which e changes by at most min(e/(1 + y²), π), y nearest to 0 in x ± e."""
     x, e = parts(a)
     value, now = np.arctan(x), current()
     y = np.maximum(np.abs(x) - e, 0.0) * (1 - 4 * UNIT)

@@ -114,7 +114,7 @@ def _not_found_either(statement: Statement, case: Subject, under_test: Implement
 
 
 def _of_reference(statement: Statement, case: Subject, under_test: Implementation) -> Iterator[Claim]:
-    """Yield the statement's claims for the reference, with tolerances (``textbook_eps``) for the one under test."""
+    """Yield the statement's claims for the reference, with the tolerances (``textbook_eps``) of ``under_test``."""
     reference = REFERENCE.replace(REFERENCE.name, textbook_eps=under_test.textbook_eps)
     return claims_of(statement.conclusion(case, reference))
 
@@ -173,7 +173,7 @@ def error_outcome(
 
 
 def line_in(file: str, error: BaseException) -> int:
-    """Return the line of a file at which an error left it, the innermost if several; 0 if the error did not pass it."""
+    """Return the innermost line of the file in the traceback of an error; 0 if the traceback does not pass the file."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     return lines[-1] if file and lines else 0
 

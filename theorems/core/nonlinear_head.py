@@ -1,10 +1,10 @@
 """Attention with a nonlinear head, computed by an implementation that supports only linear heads.
 
-The head is ψ = Σ_j b_j φ_j(·) over hidden units j with activations φ_j. Let the gap g_itj be how far token t of input i
-is from the optimal token in the input of unit j, and δ_ij = Σ_t s_it g_itj its mean under the softmax weights s. δ_ij
-is the excess risk of a linear head with scores −g_itj under the correlation loss, so ``log_excess_risk`` computes it up
-to rounding, however small it is. The gradient of L at p equals the gradient for a linear head with scores −|ℓ'_i| Σ_j
-|b_j| φ'_j g_itj. So all depends on the softmax of the implementation under test, and its faults show.
+The head is ψ = Σ_j b_j φ_j(·) over hidden units j with activations φ_j. Let the gap g_itj ≥ 0 be how far the number to
+which unit j applies φ_j differs between token t and the optimal token of input i, and δ_ij = Σ_t s_it g_itj the mean
+gap under the softmax weights s. δ_ij is the excess risk of a linear head with scores −g_itj under the correlation loss,
+so ``log_excess_risk`` computes it up to rounding, however small. ∇L(p) is the gradient for a linear head with scores
+−|ℓ'_i| Σ_j |b_j| φ'_j g_itj. So all depends on the softmax of the implementation under test, and its faults show.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83).
 """

@@ -144,8 +144,8 @@ class NuclearCertificate:
             return "W is no U1 P V1ᵀ with P ≻ 0 and M V1 = U1"
         values = np.linalg.svd(M, compute_uv=False)
         following = float(values[r]) if r < len(values) else 0.0
-        # Bounds that use gap and τ stay true if these are too small, so they may be too small by a factor 2 and by
-        # rounding.
+        # The stated gap and τ may be too small, by a factor 2 and by rounding, because bounds that use gap and τ are
+        # true for smaller values, too.
         if (
             not (1 - following - off) / 2 <= svm.gap <= 1 - following + off
             or not svm.gap > 0

@@ -70,7 +70,7 @@ def with_margin(
     rows: Float64[np.ndarray, "m d"],
     margins: Float64[np.ndarray, "m"],
 ) -> Float64[np.ndarray, "m d"]:
-    """Move each point p along the row of the same index until row·p is the given margin; not if the row is zero."""
+    """Move each point p along the row of the same index until row·p is the given margin; a zero row moves no point."""
     size = np.sum(rows * rows, axis=1)
     missing = margins - np.sum(rows * points, axis=1)
     return np.asarray(points + np.where(size > 0, missing / np.where(size > 0, size, 1.0), 0.0)[:, None] * rows)
@@ -133,9 +133,9 @@ def climb(
 ) -> Float64[np.ndarray, "points d"]:
     """Return the points, followed by the ``best`` points of a random local search for large violations.
 
-    The search starts from the given points with the largest violation. Each round makes ``tries`` random changes of
-    each of its ``best`` points, half of them of the length only, the others by 1e-8 to 1 of the norm, and keeps the
-    ``best`` of all.
+    The search starts from the given points with the largest violation. Each round makes ``tries`` random copies of
+    each of its ``best`` points, and keeps the ``best`` of the old points and the copies. A copy is the point multiplied
+    by a random number, or moved by 1e-8 to 1 times its norm, with equal probability.
 
     Args:
         rng: source of the random changes.

@@ -23,8 +23,8 @@ from theorems.core.tolerances import EXACT
 SAME_VERDICT = "same-verdict-on-changed-data"
 """Name of the claim that the statement has the same verdict on the changed case."""
 DIFFERS, NOT_FOUND = "differs", "not-found"
-"""Words that follow the name of the relation in ``branch`` of that claim: if verdicts differ, and if a search found
-nothing."""
+"""Words that follow the relation's name in ``branch`` of the claim :data:`SAME_VERDICT`: DIFFERS if verdicts differ,
+NOT_FOUND if a search found nothing on one of the two cases."""
 
 
 def check_with_relation(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
@@ -55,7 +55,7 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
 
 
 def _not_compared(relation: Relation, outcome: Outcome, why: str, reason: str) -> Outcome:
-    """Return the inconclusive outcome if a run or search of the suite succeeded on only one of the two cases."""
+    """Return the outcome made inconclusive, as a run or search of the suite succeeded on only one of the two cases."""
     claim = replace(undecided_claim(SAME_VERDICT, why, not_found=True), branch=f"{relation.name} {NOT_FOUND}")
     claims = (*outcome.claims, claim)
     return replace(outcome, verdict=Verdict.INCONCLUSIVE, claims=claims, reason=reason, not_found=True)
@@ -76,7 +76,7 @@ def _undecided_or_upheld(outcome: Outcome) -> bool:
 
 
 def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
-    """Return the outcome on a case, with the claim that the relation changes nothing added.
+    """Return the outcome on a case with one more claim: that the relation changes nothing.
 
     Args:
         relation: the relation by which the case was changed.
@@ -97,7 +97,7 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
 
 
 def _names_not_found(*outcomes: Outcome) -> set[str]:
-    """Return the names of claims that some outcome leaves undecided, as a search found nothing, and none falsifies."""
+    """Return the names of claims that are undecided in an outcome, as a search found nothing, and falsified in none."""
     claims = [claim for outcome in outcomes for claim in outcome.claims]
     wrong = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
     return {claim.name for claim in claims if claim.not_found} - wrong

@@ -48,7 +48,7 @@ def svm_claim(
     The claim says: every margin is at least the required one, with equality exactly at the neighbours. Duals are
     nonnegative, and zero except at neighbours; p is the sum of the rows k_iα − k_it times their duals. The solution's
     floats are these rationals rounded (p within two and duals within four eps, margins as accurate as an inner product
-    with the rounded p). It is stated correctly whether the neighbours' rows are independent, and whether all neighbours
+    with the rounded p). ``svm`` says correctly whether the neighbours' rows are independent, and whether all neighbours
     can have a positive dual. All but the floats is checked exactly.
 
     Args:

@@ -40,7 +40,7 @@ class Row:
         explanation: the violated claim with its numbers; without a counterexample, the number of cases tried, or the
             reason for the status.
         why: how the statement fails without the assumption, or why there is no counterexample.
-        shape: the sizes (n, T, d) of the counterexample, or other sizes for other kinds of data; None without one.
+        shape: the sizes (n, T, d) of the counterexample, or other sizes for other data; None if there is none.
         file: the name of the recorded file; empty if there is none.
     """
 

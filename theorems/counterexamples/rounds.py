@@ -113,7 +113,7 @@ class Rounds(Divisible[RoundsResult]):
         return RoundsResult(self.id, (tuple(observations),))
 
     def unfinished_result(self, why: str) -> RoundsResult:
-        """Return the result of a round without cases, which failed for the reason ``why`` or was interrupted."""
+        """Return a result without cases for a round that failed for the reason ``why`` or was interrupted."""
         return RoundsResult(self.id, ((),), why or "interrupted")
 
     def join(self, first: RoundsResult, then: RoundsResult) -> RoundsResult:

@@ -35,8 +35,8 @@ class Parts:
 
     Attributes:
         case: the case, which gives everything but the arrays.
-        arrays: keys and scores; or, if the case has tokens, X, Y and v with W or the queries, if there are any; also
-            the start and all further arrays of the case.
+        arrays: keys and scores; or, if the case has tokens: X, Y, v, and whichever of W and queries is given. The start
+            and all further arrays of the case are included, too.
     """
 
     case: Case
@@ -213,7 +213,7 @@ def _among_keys(name: str, value: Any, d: int) -> bool:
 
 
 def _plainer(parts: Parts) -> Iterator[Parts]:
-    """Yield cases with linear loss, seed 0, simpler scores (ranks, shifted, rescaled), or a chosen key moved to 0."""
+    """Yield cases with linear loss, seed 0, simpler scores, or an input's keys shifted so that the chosen key is 0."""
     case, arrays = parts.case, parts.arrays
     if case.problem.loss.name != SIMPLEST_LOSS:
         loss = loss_named(SIMPLEST_LOSS)

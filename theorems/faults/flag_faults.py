@@ -17,7 +17,7 @@ FAULTS = Faults(Kind.SVM)
 
 
 def _flag(name: str, says: str, by: str) -> Callable[[Callable[..., MaxMargin]], Callable[..., MaxMargin]]:
-    """Return a decorator that plants a change of facts about p_mm and p_relax: right solution → wrong one."""
+    """Return a decorator that plants the decorated function, right p_mm or p_relax → solution with wrong facts."""
     return FAULTS.change(name, says, by, max_margin, relaxed_max_margin, only=MaxMargin)
 
 

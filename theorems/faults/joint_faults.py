@@ -115,7 +115,7 @@ def _run(
 
 
 def _step(name: str, says: str) -> Callable[[Step], Step]:
-    """Return a decorator that plants joint descent with the decorated function, see :data:`Step`, as its step."""
+    """Return a decorator that plants joint descent whose step is the decorated function, see :data:`Step`."""
     return FAULTS.plant(name, says, DESCENT, joint_descent, through=_run)
 
 
@@ -137,7 +137,7 @@ def _not_normalized(tokens: Array, keys: Array, v: Array, p: Array, options: dic
 
 @_step("joint-steps-normalized-together", "both gradients are divided by the norm of the whole gradient")
 def _together(tokens: Array, keys: Array, v: Array, p: Array, options: dict[str, Any]) -> tuple[Array, Array]:
-    """Divide the steps of head and prompt by √2, as for gradients of equal norms divided by the norm of both."""
+    """Divide both steps by √2, as if both gradients had the same norm and were divided by the whole gradient's norm."""
     head, prompt = _right_step(tokens, keys, v, p, options)
     return v + (head - v) / np.sqrt(2.0), p + (prompt - p) / np.sqrt(2.0)
 

@@ -19,7 +19,7 @@ Change = Callable[..., LabelSvm]
 
 
 def _label(name: str, says: str, **further: Any) -> Callable[[Change], Change]:
-    """Return a decorator that plants a fault in the head's SVM: (solution, size if any, features) → wrong solution."""
+    """Return a decorator that plants the decorated function, (solution, size if any, features) → wrong solution."""
     return FAULTS.change(name, says, "lemma-13", label_svm, only=LabelSvm, **further)
 
 

@@ -179,7 +179,7 @@ def _change_keys(change: Callable[[Array, float], Array], keys: Array, p: Array,
 
 
 def on_scores(change: Callable[[Array, float], Array]) -> Callable[[float], Implementation]:
-    """Return the attention whose risk and gradient use the scores ``change(scores, size)``; weights are right."""
+    """Return the function size → implementation with scores ``change(scores, size)`` in risk and gradient alone."""
     return partial(_without_weights, Attention(scores_to=change))
 
 

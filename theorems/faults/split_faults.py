@@ -1,9 +1,9 @@
 """Faults for data where no prompt selects all optimal tokens.
 
 The faults are in :class:`reference_attention.next_token.unwinnable_scores.ScoreSplit`, which divides the tokens into
-those that tie with the optimal token for all prompts at which no token has a larger logit, and those that a direction U
-separates from it. A fault is in the proof of the ties, in U, in the risk L_F of attention restricted to the tied
-tokens, or in the part of the prompt that stays finite.
+those that tie with the optimal token at all prompts at which no token has a larger logit than the optimal one, and
+those that a direction U separates from it. A fault is in the proof of the ties, in U, in the risk L_F of attention
+restricted to the tied tokens, or in the part of the prompt that stays finite.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Wrong = Callable[..., Any]
 
 
 def _split(name: str, says: str, **further: Any) -> Callable[[Wrong], Wrong]:
-    """Return a decorator that plants a change of the ScoreSplit: (right one, size if any, problem) → wrong one."""
+    """Return a decorator that plants the decorated function, (right split, size if any, problem) → wrong split."""
     return FAULTS.change(name, says, "unwinnable-scores", score_split, only=ScoreSplit, **further)
 
 

@@ -39,7 +39,7 @@ def with_prompt(solution: MaxMargin, keys: Any, p: Any, exact_p: list[fmpq]) -> 
 
 
 def _solution(name: str, says: str, by: str, **further: Any) -> Callable[[Change], Change]:
-    """Return a decorator that plants a change of p_mm: (solution, size if any, keys as floats) → wrong solution."""
+    """Return a decorator that plants the decorated function, (solution, size if any, float keys) → wrong solution."""
     return FAULTS.change(name, says, by, max_margin, only=MaxMargin, through=_on_floats, **further)
 
 
@@ -151,7 +151,7 @@ def _infeasible(right: MaxMargin, keys: Any) -> Solution:
 
 
 def _other(name: str, says: str, by: str) -> Callable[[Other], Other]:
-    """Return a decorator that plants ATT-SVM for wrong (keys, α); where it is infeasible, the right solution stays."""
+    """Return a decorator that plants ATT-SVM for the (keys, α) that the decorated function returns, where feasible."""
     return FAULTS.plant(name, says, by, max_margin, through=_solve_other)
 
 

@@ -20,7 +20,7 @@ def approximate(x: Float64[np.ndarray, "*b"], error: Float64[np.ndarray, "*b"]) 
 def bend(loss: Loss, top: Float64[np.ndarray, "n"], length: Float64[np.ndarray, "n"]) -> Numbers:
     """Return b = max_i κ_i Γ_i/2, κ_i being ``loss.steepening`` on the interval [top_i − Γ_i, top_i]; 0 for convex ℓ.
 
-    If the output of input i falls from top_i by δ_i ≤ xΓ_i with x ≤ 1, its loss rises by at least |ℓ'| δ_i e^{−bx}.
+    If the output of input i falls by δ_i ≤ xΓ_i from top_i, x ≤ 1, its loss rises by at least |ℓ'(top_i)| δ_i e^{−bx}.
 
     Args:
         loss: the loss ℓ.

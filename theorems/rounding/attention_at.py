@@ -261,8 +261,8 @@ class AttentionAt:
         """Return a bound of the additional error of ∇L e^{−log_scale} if logarithms are added in another order.
 
         In another order, the partial sums of the exponent may be larger by |log |ℓ'_i||, and each of four additions
-        loses half a spacing of it. Our sum begins with log s_t, which may cancel log |ℓ'_i| where scores are large and
-        the loss is not linear.
+        rounds this by up to half a spacing. Our sum begins with log s_t, which may cancel log |ℓ'_i| where scores are
+        large and the loss is not linear.
         """
         sizes = np.abs(value_of(self.coefficients))
         with np.errstate(over="ignore", invalid="ignore"):

@@ -29,8 +29,8 @@ def singular_values(matrix: Any) -> Numbers:
         for formula, X in (("...ik,...il->...kl", U), ("...ki,...li->...kl", V))
     ]
     missed, turned = norm(rest, axis=(-2, -1)), askew[0] + askew[1]
-    # The factors are bounded by √((1 + a)(1 + b)) − 1 ≤ (a + b)/2 and 1 − √((1 − a)(1 − b)) ≤ a + b, a = ‖UᵀU − I‖_F
-    # and b = ‖VᵀV − I‖_F.
+    # The products σ(U) σ(V) are at most √((1 + a)(1 + b)) ≤ 1 + (a + b)/2 and at least √((1 − a)(1 − b)) ≥ 1 − (a + b),
+    # with a = ‖UᵀU − I‖_F and b = ‖VᵀV − I‖_F.
     error = (missed.value + missed.error)[..., None] + S * (turned.value + turned.error)[..., None]
     return approximate(S, error * (1 + 8 * float(np.finfo(float).eps)))
 

@@ -9,8 +9,8 @@ An implementation may use another formula for the weights, outputs and gradients
 This suffices for every formula that rounds each number at most twice as often: the bound assumes that all roundings are
 as large as possible and of the same sign, so it is linear in their number. In detail:
 
-- a logit has d + 2 ≥ 3 roundings of Σ_j |k_j p_j| ≥ |l|, so twice this error covers three more: a query scaled up and
-  down, and a product with log2 e for exponentials to the base 2;
+- the error of a logit l counts d + 2 ≥ 3 roundings of numbers up to Σ_j |k_j p_j| ≥ |l|, so twice the error covers
+  three more: a query scaled up and down, and a product with log2 e for exponentials to the base 2;
 - every formula has exponents, exponentials, a sum and a division, perhaps in another order or twice. Each update of a
   running maximum multiplies numerator and sum by another exponential. The argument ``updates`` counts these updates;
   exponentials accurate to one unit in the last place leave room for 50 uncounted ones;

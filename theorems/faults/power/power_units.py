@@ -124,7 +124,7 @@ class FaultTrials(Divisible[Column]):
         return [replace(self, faults=names, part=k) for k, names in enumerate(some)]
 
     def join(self, first: Column, then: Column) -> Column:
-        """Return a column with the cells of both parts; these agree on the reference, unless one has not begun."""
+        """Return a column with the cells of both parts, whose results for the reference agree if both have begun."""
         about = first if first.cases else then
         return replace(
             about,
