@@ -256,7 +256,7 @@ def _generated_note(generated: Sequence[Comparison], steps: int) -> str:
 
 
 def token_ids(alpha: Sequence[int], most: int = 6) -> str:
-    """Return the selected tokens as text: all, or the first ``most``, or a single token if all inputs share it."""
+    """Return the selected tokens as text; if more than ``most``, the token that all inputs share, or the first few."""
     if len(alpha) <= most:
         return ", ".join(map(str, alpha))
     if len(set(alpha)) == 1:

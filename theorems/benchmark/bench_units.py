@@ -34,7 +34,7 @@ DIMENSION = 10
 CHUNK = 10
 """The number of generated problems in a unit of work."""
 TURNING = dict.fromkeys(("figure-1a", "figure-1b", "figure-1c", "figure-4"), (0.0, -1.0))
-"""Starts for data of Figures 1 and 4 from which the flow at first moves away from the limit direction."""
+"""Starts p(0), for the data of Figures 1 and 4, from which the flow at first moves away from the limit direction."""
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def _comparison(
 
 
 def merge(parts: Iterable[Comparison], rules: Sequence[str]) -> list[Comparison]:
-    """Merge comparisons of one problem, each with some rules, into one with all rules in the order of ``rules``."""
+    """Merge the comparisons of each problem, with some rules each, into one with all, in the order of ``rules``."""
     by_name: dict[str, list[Comparison]] = {}
     for comparison in parts:
         by_name.setdefault(comparison.name, []).append(comparison)

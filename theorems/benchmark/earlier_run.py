@@ -28,7 +28,7 @@ class Verdict(StrEnum):
 
 
 Cells = Mapping[str, int | None]
-"""Numbers of iterations or problems by name, such as that of a level; ``None`` (not reached) exceeds every number."""
+"""Numbers of iterations or of problems, by a name such as the level's; ``None`` (not reached) exceeds every number."""
 GENERATED = "generated"
 
 
@@ -99,10 +99,10 @@ def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path
 
 
 def rows_of(report: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int | None]]:
-    """Return the numbers of iterations in a run's JSON, by data and rule, each with its name.
+    """Return the numbers of iterations in a run's JSON, by name, for each pair of data and rule.
 
-    The numbers are those to each level; for generated problems, the quartiles of these numbers, and the number of
-    problems that do not reach the level.
+    For a data set the numbers are the iterations to each level of 1 − cos; for the generated problems, the quartiles
+    of the iterations to each level, and how many of the problems do not reach the level.
 
     Raises:
         KeyError, TypeError, ValueError: ``report`` does not have the form of the JSON of ``theorems bench``.

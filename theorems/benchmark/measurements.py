@@ -38,7 +38,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The values of 1 − cos to the limit direction, called levels, to which iterations are counted."""
 FAR = 1e6
-"""The norm up to which the flow is followed, in units of the larger of 1/(largest norm of a key) and ‖p(0)‖."""
+"""The norm up to which the flow is followed, in units of the larger of ‖p(0)‖ and 1/(largest |entry| of the keys)."""
 DRAWN = 61
 """The number of iterations whose 1 − cos is stored for a curve; the iterations are evenly spaced in log t."""
 EUCLIDEAN = 2.0
@@ -126,9 +126,9 @@ class Measurement:
 def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
     """Return the limit direction of the gradient flow from a start, or the reason why the flow has none.
 
-    Such a reason is, for example, that the flow ends at a stationary point. The direction of the flow must have come
-    within √(1/ρ) of p̄_mm at norm ρ (in units of ‖p_mm‖), the distance that tolerance ``limit-followed`` allows; a
-    direction that converges is only O(log ρ/ρ) away.
+    Such a reason is, for example, that the flow ends at a stationary point. At norm ρ‖p_mm‖ the direction
+    of the flow must be within √(1/ρ) of p̄_mm; tolerance ``limit-followed`` allows this distance, although a direction
+    that converges is only O(log ρ/ρ) away.
     """
     flow = gradient_flow(problem, start, norm=far(problem, start), gradient=under_test[scaled_gradient])
     return limit_of_flow(problem, flow, under_test)

@@ -181,7 +181,7 @@ POWERED = {"mirror": False, "normalized-mirror": True}
 
 
 def kind_of(name: str) -> str:
-    """Return the longest kind of rule with which the name begins, before a hyphen; if there is none, the name."""
+    """Return the longest kind of rule that, followed by a hyphen, begins ``name``; ``name`` itself if there is none."""
     kinds = [kind for kind in (*STEPPED, *POWERED) if name.startswith(f"{kind}-")]
     return max(kinds, key=len, default=name)
 

@@ -26,7 +26,7 @@ ACROSS = 3
 WINDOW = 9
 """The number of points in the window of a running median; a curve has 61 points, evenly spaced in log t."""
 TURNS = 1 / 4
-"""The least share of turning points, where a curve begins to rise or fall, of a curve that counts as noisy."""
+"""A curve counts as noisy if at least this share of its points are turning points, where it begins to rise or fall."""
 FAINT = 0.3
 """The opacity of a noisy curve, over which its running median is drawn."""
 TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit that theory predicts for each rule, or from p_mm if it predicts none"
@@ -59,7 +59,7 @@ def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], pa
 
 
 def panels_of(named: Sequence[Comparison], generated: Sequence[Comparison]) -> Iterator[Panel]:
-    """Yield the title and the curves by rule of each panel: named data sets, and medians over generated problems."""
+    """Yield each panel's title and curves by rule: a panel per named data set, one of medians of generated problems."""
     for comparison in named:
         if not comparison.no_limit:
             yield comparison.name, {run.rule: _curve(run) for run in comparison.rules}

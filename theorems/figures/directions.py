@@ -47,7 +47,7 @@ def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Impl
     """Run normalized gradient descent from every start; return its points to draw and the solution at which it ends.
 
     ``ends_at`` is the index in :func:`optima` of the solution that selects the tokens of largest weight at the last
-    iterate, None if there is no such solution; ``one_minus_cosine`` is taken to the direction of that solution.
+    iterate, None if there is no such solution; ``one_minus_cosine`` compares the last iterate with that solution.
     """
     run = descend(
         problem.keys,

@@ -78,7 +78,7 @@ def digits() -> Images:
 def cifar_10(folder: Path) -> Images:
     """Read CIFAR-10 (colour images of 32×32 pixels) from the files of its binary version.
 
-    Of the five files of training images some may be missing.
+    Some of the five files of training images may be missing.
 
     Raises:
         InvalidInput: there is no such folder, it contains the Python version, or a file is missing or damaged.

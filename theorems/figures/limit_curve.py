@@ -64,5 +64,5 @@ class Limit:
 
 
 def limits() -> dict[str, Callable[[], Limit]]:
-    """Return the functions that compute the curves for reports, which papers provide, by the id of the statement."""
+    """Return the functions of all papers that compute the curves for reports, by the id of the statement."""
     return {id: draw for paper in papers() for id, draw in paper.mapping_at(paper.limits).items()}

@@ -12,7 +12,7 @@ from theorems.run.registry.suite import module_order
 
 
 def _figures() -> Iterator[Figure]:
-    """Yield the figures of each paper in the order of its modules in the docstring of the package with its figures."""
+    """Yield all figures, for each paper in the order in which the docstring of its figures package lists modules."""
     for paper in papers():
         place = module_order(paper.figures) if paper.figures else {}
         for module in sorted(paper.modules(paper.figures), key=lambda module: place.get(module.__name__, len(place))):

@@ -6,7 +6,7 @@
   its own norm plus ε, ε = 2⁻⁵². As each gradient is normalized by itself, steps do not go along −∇L(K, Q), and even in
   the limit of short steps KᵀK − QᵀQ is not conserved; once ‖∇L‖ is below ε steps follow the penalty.
 
-All three kinds start at K = I and Q = W(0)ᵀ, in units in which keys have size about one; so KᵀK − QᵀQ ≻ 0 if W(0) = 0.
+All three kinds start at K = I and Q = W(0)ᵀ, with the largest |entry| of keys as unit; so KᵀK − QᵀQ ≻ 0 if W(0) = 0.
 
 Limit: for steps along the joint gradient, W of least nuclear norm is expected, but no theorem proves this.
 
@@ -49,7 +49,7 @@ class Factored(Optimiser):
         self._way, self._step = way, step
 
     def begin(self, setting: Setting) -> None:
-        """Set K = I and Q = W(0)ᵀ, in units in which keys have size about one."""
+        """Set K = I and Q = W(0)ᵀ, in units in which the largest |entry| of the keys is about one."""
         unit = math.sqrt(setting.problem.key_scale)
         self._shape = setting.shape if len(setting.shape) == 2 else (*setting.shape, 1)
         self._K = np.eye(self._shape[0]) / unit

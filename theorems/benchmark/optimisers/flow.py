@@ -40,7 +40,7 @@ def read_at(
     iterations: Int64[np.ndarray, "r"],
     under_test: Implementation = REFERENCE,
 ) -> Run:
-    """Return the points of each flow at s = η t for iterations t, η = ``step``; a failed flow is not representable."""
+    """Return each flow's points at s = η t for iterations t, η = ``step``; failed flows are not representable."""
     flows = [_follow(*setup, step * iterations, under_test) for setup in zip(problems, starts, strict=True)]
     return Run(np.stack([points for points, _ in flows], axis=1), iterations, np.array([whole for _, whole in flows]))
 

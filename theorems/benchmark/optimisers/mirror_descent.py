@@ -48,7 +48,7 @@ class MirrorDescent(Optimiser):
         """Take a step from the stored dual point, and return the p that belongs to the new dual point."""
         g = scaled_vectors.of(gradient)
         if self._normalized:
-            # The entries of g.direction have a size of at most 1, and one entry is ±1 unless all are 0.
+            # No entry of g.direction is above 1 in absolute value, and one entry is ±1 unless all are 0.
             conjugate = self._power / (self._power - 1)
             length = (np.abs(g.direction) ** conjugate).sum(axis=-1, keepdims=True) ** (1 / conjugate)
             moved = self._step * g.direction / np.where(length > 0, length, 1.0)

@@ -29,9 +29,9 @@ class Against(StrEnum):
     """The variable x in which the distance from the limit is fitted as a power."""
 
     LOG = "log t"
-    """For rules whose steps vanish with the gradient, so that ‖p‖ grows like log t."""
+    """The variable for rules whose steps vanish with the gradient, so that ‖p‖ grows like log t."""
     TIME = "t"
-    """For rules whose steps have a length that is bounded from below."""
+    """The variable for rules whose steps have a length that is bounded from below."""
 
 
 @dataclass(frozen=True)

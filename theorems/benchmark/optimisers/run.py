@@ -33,7 +33,7 @@ class Run:
         points: the iterates p(t), (r, b, d).
         iterations: the numbers t of these iterates, (r,).
         representable: the mask of the runs all of whose steps led to points that are finite and not too large to be
-            squared, (b,); a run ends before a step that does not.
+            squared, (b,); a run ends before its first step to another point.
     """
 
     points: Float64[np.ndarray, "r b d"]

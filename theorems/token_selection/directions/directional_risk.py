@@ -48,7 +48,7 @@ NEARER = (1.0, 8.0, 64.0)
 
 
 def with_unit_rounding(x: Any, units: int = 2) -> Bounded:
-    """Return floats x with an error of ``units`` units in the last place; numbers of a :class:`.Direction` have two."""
+    """Return floats x with an error of ``units`` units in the last place: 2 for numbers of a :class:`.Direction`."""
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, units * EPS * np.abs(np.where(finite, x, 0.0)), 0.0))
 
@@ -180,9 +180,9 @@ def along(q: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
 def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
     """Return the radii R at which the rounding error of L(R x) − L_α is below half of its size, for any unit vector x.
 
-    An exponent R a_it has the error x = 4 (d + 10) eps R B, which is the relative error of each term of n (L(R x) −
-    L_α). This sum is at least min c/C times its upper bound by (*) of the module's docstring, which also defines c, C
-    and B (:attr:`Costs.reach`). So x max C/c must be at most a quarter.
+    An exponent R a_it has the error e = 4 (d + 10) eps R B, B of :attr:`Costs.reach`, which is the relative error of
+    each term of the sum n (L(R x) − L_α). By (*) of the module's docstring, which also defines c and C, this sum is at
+    least min c/C times its upper bound. So e max C/c must be at most a quarter.
     """
     unequal = costs.gaps != 0
     ranges = value_of(costs.log_largest[unequal] - costs.log_smallest[unequal])

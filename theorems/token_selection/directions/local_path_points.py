@@ -112,8 +112,8 @@ class LocalPathUnderTest:
     def premises(self) -> Iterator[Claim]:
         """Yield the claims that the path lies in the cone and has no higher risk than its seeds.
 
-        The branch of the claim about seeds reports at which radii the optimiser found points of lower risk than the
-        seeds. This claim is left out where the cone contains no seed.
+        The claim about the risk states, as its branch, whether the optimiser found points of lower risk than the seeds
+        at every radius, at some radii or at none. This claim is left out where the cone contains no seed.
         """
         yield self._lies_in_the_cone()
         sizes = norm(self.seeds, axis=1)

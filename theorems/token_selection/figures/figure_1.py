@@ -87,7 +87,7 @@ def _single(axes: Any, numbers: Numbers) -> None:
 
 
 def _several(axes: Any, numbers: Numbers) -> None:
-    """Draw the tokens of several inputs, the optimal ones in blue, and a hyperplane between optimal and others."""
+    """Draw the tokens of several inputs, the optimal ones in blue, and a hyperplane between these and the others."""
     markers = ("o", "^", "D")
     for i, (keys, best) in enumerate(zip(numbers["keys"], numbers["optimal"], strict=True)):
         for t, key in enumerate(keys):

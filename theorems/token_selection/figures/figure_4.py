@@ -24,7 +24,7 @@ COLORS = {"gd": style.BLUE, "normalized": style.RED}
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Return the mean largest softmax weight of an input, and ‖p‖, at every iteration from p(0) = 0, by rule."""
+    """Return by rule, at every iteration from p(0) = 0, the mean over inputs of the largest softmax weight, and ‖p‖."""
     problem = dataset_named("figure-4").problem
     result: Numbers = {"data": "figure-4", "softmax": {}, "norm": {}}
     for key, (_, step, normalized) in RULES.items():

@@ -35,7 +35,7 @@ class TrialEnd:
     Attributes:
         problem: keys, scores, loss.
         p: the prompt after the last step, (d,).
-        kind: one of :data:`KINDS`.
+        kind: whether the softmax is saturated and, if so, which tokens are selected: one of :data:`KINDS`.
         gap: the minimum of γ_iα_i − γ_it over i and the SVM-neighbours t of the selected token α_i; None where the
             softmax is not saturated, or the selected tokens have no p_mm.
         apart: 1 − cos(p, p_mm) for the p_mm of the selected tokens; None where ``gap`` is None.

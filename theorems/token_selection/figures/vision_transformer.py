@@ -52,7 +52,7 @@ class Record:
     Attributes:
         sparsity: the mean over images of ‖s‖₁²/‖s‖₂² for the map s averaged over heads, by epoch.
         sparsity_of_heads: the mean over heads and images of ‖s‖₁²/‖s‖₂² for the map s of a single head, by epoch.
-        norm: ‖W‖_F of the last block, W all W_Q W_Kᵀ/√d_h of its heads together, by epoch.
+        norm: ‖W‖_F of the last block, where W consists of the matrices W_Q W_Kᵀ/√d_h of all its heads, by epoch.
         loss, accuracy: loss and accuracy on the first :data:`LOOKED_AT` images not used in training, by epoch.
         maps: the maps, averaged over heads, of the images shown, (SHOWN, 1 + patches), by epoch.
     """

@@ -87,7 +87,7 @@ MARGIN_CLAIMS = (
     *(name.only(RESOLVED_FLOW) for name in FLOW_PREMISES),
     *(NORM_DIVERGES, FLOW_KEPT, FLOW_TURNS, OFFSET_KEPT),
 )
-"""The claims about points, and about runs from a start, whose margins are large enough."""
+"""The claims about points whose margin is large enough, and about runs that start at such points."""
 
 STEPS, NORMALIZED_STEPS = 200, 300
 """The numbers of iterations of gradient descent and of normalized gradient descent; claims are made at all iterates."""
@@ -96,7 +96,7 @@ EVALUATIONS = 1_000_000
 LENGTHS = (0.05, 0.2, 1.0)
 """Lengths of a normalized step in units of 1/max‖g‖, g the rows: a step changes margins g·p by at most its length."""
 MOST_DRIFT = 0.25
-"""The largest change of log(L − optimal risk) by rounding with which margins are claimed; the proof allows log(4/3)."""
+"""Margins are claimed where rounding changes log(L − optimal risk) by less than this; the proof allows log(4/3)."""
 FLOW_RELATIVE = 1e-12
 """The relative tolerance of the flow's solver, small because the offset of p from the ray of p_mm is compared."""
 NEARLY = 1e-2
@@ -119,7 +119,7 @@ def _cases() -> SearchStrategy[Case]:
 
 
 def _with_a_start(case: Case) -> Case:
-    """Return the case with p(0) = r p_mm plus a random offset of about 1/(size of the keys), r a power of two."""
+    """Return the case with p(0) = r p_mm + o, r = 64 or 256, o random with entries up to 2/(largest entry of keys)."""
     svm, rng = max_margin(case.problem.exact_keys, case.problem.optimal), case.rng()
     assert isinstance(svm, MaxMargin), "the cases are separable"
     offset = rng.uniform(-1, 1, size=case.problem.d) / case.problem.key_scale

@@ -166,7 +166,7 @@ class FlowOffset:
         return min(fixed_point_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
 
     def from_start(self, p: Float64[np.ndarray, "d"], rho: float) -> float:
-        """Return a bound of the offset from the ray at norm ``rho`` for the flow from p: the least over a grid of q."""
+        """Return the least bound, over a grid of q, of the offset from the ray at norm ``rho`` for the flow from p."""
         base = self.q + self.free(p)
         best = rho
         h = self.escape
@@ -203,7 +203,7 @@ class FlowOffset:
         return h / smallest if smallest > 0 else None
 
     def contraction_bounds(self, p: Float64[np.ndarray, "r d"]) -> Float64[np.ndarray, "r"]:
-        """Return bounds of |v| in (**) at recorded points p: the least over earlier points; ∞ at the first, (r,)."""
+        """Return, at each recorded point, the least bound of |v| by (**) from an earlier one, (r,); ∞ at the first."""
         rows, support, k = self.constraints.rows, self.support, len(self.tangents)
         if k == 0:
             return np.where(np.arange(len(p)) > 0, 0.0, np.inf)
@@ -260,7 +260,7 @@ def fixed_point_bound(squared: Callable[[float], float], first: float) -> float:
 
     Args:
         squared: an increasing function of b.
-        first: a lower bound of squared(0), whose root is the first b.
+        first: a lower bound of squared(0); the iteration begins at b = √first.
     """
     bound = math.sqrt(first)
     for _ in range(ROUNDS):

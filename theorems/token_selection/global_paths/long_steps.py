@@ -28,9 +28,9 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 STEPS = 120
 """The largest number of iterations."""
 FACTOR = 1e3
-"""The factor by which a run multiplies ‖p‖ if none of its steps is shortened."""
+"""The largest factor by which all steps from a start together may multiply ‖p‖."""
 KEPT = 0.5
-"""The share of the excess of m(p) over :attr:`.MarginConstants.region` that a step must leave to the margin m(p)."""
+"""A step must leave at least this share of the amount by which m(p) exceeds :attr:`.MarginConstants.region`."""
 HALVINGS = 60
 """Largest number of times that a step is halved to keep the margin."""
 
@@ -96,9 +96,9 @@ def long_steps(
 
 
 def _shares(steps: int, runs: int) -> Float64[np.ndarray, "t b"]:
-    """Return the ratio of length and ‖p‖ for each step s: constant in runs of even index, else falling like 1/s.
+    """Return the ratio ‖Δ‖/‖p‖ for each step s: constant for starts of even index, for the others falling like 1/s.
 
-    All steps of a run together multiply ‖p‖ by :data:`FACTOR`.
+    All steps from a start together multiply ‖p‖ by at most :data:`FACTOR`.
     """
     even = np.full(steps, math.log(FACTOR) / steps)
     falling = 1 / (np.arange(steps) + 20.0)

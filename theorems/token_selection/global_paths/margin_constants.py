@@ -233,7 +233,7 @@ def offset_bound(
         rho: the norms of these points, (r,).
         changed: the bound E of :func:`log_coefficient_change` from each point on, (r,).
         q: the limit of the offset from the ray of p_mm, (d,).
-        k: the index of the point.
+        k: the index of the point at whose norm the offset is bounded.
     """
     begin, shift = float((p[0] - q) @ offsets.direction), float(q @ offsets.direction)
     first, residual = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)

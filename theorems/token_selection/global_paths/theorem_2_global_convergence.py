@@ -164,8 +164,8 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     yield from at_every_normalized_step(NormalizedDescent.of(problem, under_test, starts), svm)
     single, start = problem.n == 1, flow_start(case, svm, rng)
-    # For one input, where directions are compared, norms are in units of ‖p_mm‖; otherwise in units of 1/(size of
-    # keys).
+    # For one input, where directions are compared, norms are in units of ‖p_mm‖; otherwise in units of 1/(largest
+    # |entry| of the keys), up to a factor of 2.
     unit, relative = (svm.norm, FLOW_RELATIVE) if single else (1 / problem.key_scale, RELATIVE)
     flow = FollowedFlow.of(problem, under_test, start, unit, relative, rng, NORM_DIVERGES)
     yield from along_the_flow(flow, svm)
@@ -227,7 +227,7 @@ def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iter
 
 
 def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
-    """Claim that the flow reaches its norm, and ⟨p, p_mm⟩ rises by s/D on an arc of length s, D of :func:`reach`."""
+    """Claim that ‖p‖ reaches the requested norm, and ⟨p, p_mm⟩ rises by s/D on an arc of length s; D: :func:`reach`."""
     yield from premises(followed)
     yield from followed.diverges()
     flow, w = followed.flow, followed.flow.points @ svm.p
@@ -279,7 +279,7 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
 
 
 def reach(problem: Problem) -> Numbers:
-    """Return D = max ‖k_i,opt − k_it‖, the largest difference of keys of an optimal and another token."""
+    """Return D = max ‖k_i,opt − k_it‖, the largest distance of an optimal token's key to another key of its input."""
     return np.max(np.linalg.norm(key_rows(problem, problem.optimal), axis=2))
 
 

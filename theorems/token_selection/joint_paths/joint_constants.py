@@ -250,11 +250,11 @@ class LimitBounds:
 
     @property
     def radius_suffices(self) -> bool:
-        """Return whether the bounds are required to show that the minimiser is within :attr:`visible` of the limit.
+        """Return whether to claim that, by the bounds, the minimiser is within :attr:`visible` of the limit.
 
-        Where tokens nearly tie, the constants of item 7 are too large for this radius, whatever the minimiser is: even
-        for a pair with the best competitor's risk, the bound of 1 − ⟨p, p̄_relax⟩/R exceeds :attr:`visible`. This bound
-        is then O(1)/R, four times as large at R/4. A bound that does not shrink like this indicates another limit.
+        This is not claimed if tokens nearly tie, so that at this radius even the bound of 1 − ⟨p, p̄_relax⟩/R for a
+        pair with the best competitor's risk exceeds :attr:`visible`. Such a bound is O(1)/R, four times as large at
+        R/4. A bound that is not even twice as large at R/4 indicates another limit: then the claim is made.
         """
         short = self._competitors_shortfall
         shorter = LimitBounds(replace(self.minimiser, R=self.minimiser.R / 4))

@@ -171,7 +171,7 @@ class SublevelSet:
     def _directions(
         self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float
     ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b k"]]:
-        """Draw directions of rays for head, prompt or both: random, against key differences, along the competitor."""
+        """Draw directions for head, prompt or both: random, opposite to key differences, or along the competitor."""
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], rows.shape[1]
         by_p = rng.normal(size=(rays, k)) / unit
@@ -188,7 +188,7 @@ class SublevelSet:
 def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Claim]:
     """Yield the claim ``name``, left ≥ right, at the pairs (v, p) of all sets; ``sides`` are both sides for each set.
 
-    Without pairs no claim is made; only the claim :data:`NON_OPTIMALITY` is made also then, and is undecided.
+    If there are no pairs, no claim is made, except :data:`NON_OPTIMALITY`, which is then undecided.
     """
     flat_sides: list[Any] = []
     for pair in sides:

@@ -68,7 +68,7 @@ def regimes(case: Case, under_test: Implementation = REFERENCE) -> Iterator[Regi
 
     Raises:
         ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over the supports of v_mm, or
-            p_relax is not constrained by any other input.
+            no input other than these supports constrains the path.
     """
     try:
         setup = joint_setup(case.normalise(), under_test)
@@ -112,7 +112,7 @@ def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: 
 
 
 def generate_case(seed: int) -> Case:
-    """Return Figure 3(b)'s case with other numbers: supports (h, ±1) of v_mm, a third input, and second tokens 0."""
+    """Return a random case like Figure 3(b)'s: of three inputs two are supports of v_mm; each second token is 0."""
     rng = np.random.default_rng(seed)
     h = rng.integers(2, 9, size=2) / 4
     spare = 1 + int(rng.integers(1, 9)) / 4

@@ -1,7 +1,7 @@
 """Gradient flow in a cone around p_mm, with solver tolerances that are small against the bounds that Theorem 3 claims.
 
 The path lies in a narrow valley of the risk, and at norms of 1e7 and more the solver may oscillate around the path.
-Whether it does depends on its tolerance and on the start, so several tolerances and starts are tried.
+The oscillation depends on the solver's tolerance and on the start, so several tolerances and starts are tried.
 """
 
 from __future__ import annotations

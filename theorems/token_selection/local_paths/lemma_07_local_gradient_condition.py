@@ -53,7 +53,7 @@ POINTS = 48
 """The number of points per level (least radius) before the local search for the worst points."""
 
 PIS = (1.0, 1 / 16)
-"""The values of π for which L3 is tried from the radius R_π on; the cone's opening μ is another."""
+"""The values of π for which L3 is tried from the radius R_π on; the cone's opening μ is a further value."""
 
 
 def _cases() -> SearchStrategy[Case]:

@@ -243,8 +243,8 @@ def descend(
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "d"]]:
     """Return the tangential coordinates of a minimiser of log(L − L_*) on a sphere, and the minimiser itself.
 
-    The radius is ρ = ``rho`` in ``unit``, ‖p_mm‖; descent begins at the tangential coordinates ``start``. The risk of
-    the minimiser is never above that of the start, or of the point on the solution's ray.
+    The radius is ρ = ``rho`` in units of ‖p_mm‖ = ``unit``; descent begins at the tangential coordinates ``start``.
+    The risk of the minimiser is never above that of the start, or of the point on the solution's ray.
     """
     axis = solution.svm.direction
 

@@ -62,7 +62,7 @@ POINTS = 24
 ENTRIES = 1 << 21
 """Approximate largest number of floats in an array over points, tokens and coordinates."""
 LARGEST_LOGIT = 30.0
-"""The largest ‖p‖, in units of 1/(size of the keys), at which one step on p is compared with one step on W.
+"""The largest ‖p‖ at which one step on p is compared with one step on W, in units of 1/(largest |entry| of the keys).
 
 Up to this norm the gradient in W, plain back-propagation in float64, is accurate.
 """
