@@ -1,4 +1,4 @@
-"""Adam without ε, with or without bias correction: moments in a unit that prevents underflow, and the descent.
+"""Adam without ε, with or without bias correction: the descent, and its moments in a unit that prevents underflow.
 
 With the gradient g_t at W(t), M_t = β1 M_{t−1} + (1−β1) g_t, V_t = β2 V_{t−1} + (1−β2) g_t², M_{−1} = V_{−1} = 0, and
 W(t+1) = W(t) − η_t M_t/√V_t entry by entry, where M/√V is 0 if V is 0; with bias correction the step is multiplied by

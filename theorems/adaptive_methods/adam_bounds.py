@@ -99,7 +99,7 @@ class AdamBounds:
 
     @cached_property
     def rho(self) -> Numbers:
-        """The bound ρ_t of every entry of a step of length 1, (t,)."""
+        """The bounds ρ_t, (t,), of the moduli of the entries of A_t, which is Adam's step for η_t = 1."""
         return self.most * self.correction
 
     @cached_property
@@ -130,7 +130,7 @@ class AdamBounds:
 
     @cached_property
     def kappa(self) -> Numbers:
-        """The lower bound κ_t of ⟨∇L, A_t⟩/G, with A_t Adam's step of length 1, (t,).
+        """The lower bounds κ_t, (t,), of ⟨∇L, A_t⟩/G, where A_t is Adam's step for η_t = 1.
 
         κ = (a/b)γ − D(τ/b + max(aσ/b², cτ/a)), multiplied by b/a with bias correction; :mod:`.adam_max_margin` defines
         the symbols.
@@ -240,7 +240,7 @@ def run_adam(
     lengths: Float64[np.ndarray, "t"],
     betas: Betas,
 ) -> Float64[np.ndarray, "r b d"]:
-    """Return the iterates of Adam under test, with the moments and the steps under test."""
+    """Return the iterates of the run of Adam under test, which uses the functions under test for moments and steps."""
     return under_test[adam_descent](
         field,
         starts,

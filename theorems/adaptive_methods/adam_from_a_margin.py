@@ -53,7 +53,7 @@ from theorems.steepest_descent.steepest_run import RUN_IS_ASKED_FOR, StepSchedul
 
 STEPS = 100
 SPARE = 0.01
-"""The largest loss of margin for which the bounds hold.
+"""The largest decrease of the margin for which the bounds hold.
 
 χ, a bound that grows as margins fall, is evaluated at the known margin less this number.
 """

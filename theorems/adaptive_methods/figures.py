@@ -37,7 +37,7 @@ EPSILON = 1e-3
 SINGLE, FULL, WITH_EPSILON = "one sample a step", "all samples", f"all samples, ε = {EPSILON:g}"
 COLORS = {SINGLE: style.BLUE, FULL: style.RED, WITH_EPSILON: style.ORANGE, "Adam": style.RED, "normalised": style.BLUE}
 AHEAD = 8.0
-"""The margin of the start of the runs on attention, which has the direction of the ℓ2 solution."""
+"""The margin at the start of the runs on attention; the start has the direction of the ℓ2 solution."""
 
 
 def numbers(settings: Settings) -> Numbers:

@@ -40,7 +40,7 @@ STEP_CLAIMS = (FALLS, GROWS, GAP)
 LARGEST_EXPONENT = 300.0
 """The largest exponent that is evaluated; beyond it a bound is vacuous."""
 VACUOUS = float(np.finfo(float).max) / 2**10
-"""A number so large that the bound −VACUOUS of a fall says nothing; a thousand of these add up without overflow."""
+"""A number so large that the bound −VACUOUS of a fall says nothing; a thousand such numbers add up without overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ def least_path(gain: Numbers, step_error: Float64[np.ndarray, "t b"]) -> Float64
 
 
 def steps_until_below(path: Float64[np.ndarray, "t"], least: float) -> int:
-    """Return the number of steps until the path may first be below ``least``, the step that leads there included."""
+    """Return the number of steps through the first that may take the path below ``least``, or of all if none may."""
     below = path < least
     return int(np.argmax(below)) + 1 if below.any() else len(path)
 

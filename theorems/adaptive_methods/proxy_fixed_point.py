@@ -36,7 +36,7 @@ SMALL = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class ProxyFixedPoint:
-    """Weights c of sum 1 that are positive only where F(c) is smallest, up to the solver's error or exactly.
+    """Weights c of sum 1 that, exactly or up to the solver's error, are positive only where F(c) is smallest.
 
     Attributes:
         support: the samples of positive weight.

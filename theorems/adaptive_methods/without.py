@@ -98,7 +98,7 @@ def zero_entries(case: LabelledFeatures, under_test: Implementation) -> Iterator
 
 
 def gap_between(rows: Float64[np.ndarray, "2 d"], cell: int) -> arb:
-    """Return a ball that contains F_2 − F_1 (in the limit at 0 and 1) for all weights of sample 2 in ``cell``."""
+    """Return a ball that contains F_2 − F_1 for all weights of sample 2 in ``cell``; at 0 and 1, its limit."""
     second = (arb(2 * cell + 1) + arb(0, 1)) / (2 * CELLS)
     c, total = (1 - second, second), arb(0)
     for x, y in rows.T.tolist():

@@ -40,7 +40,7 @@ WINDOW = 1000
 LENGTH = 0.1
 """The step length η in units of 1/D_F, with D_F the largest distance of two vectors a_jv of one extended support.
 
-A step changes differences of logits in an extended support, and H relatively to its size, by at most this number.
+A step changes differences of logits in an extended support, and H relative to its own size, by at most this number.
 """
 CYCLE_RATE = tolerance(
     "normalized-cycle",

@@ -214,7 +214,7 @@ def _path_of_other_multipliers(
 def _weak_components(
     components: Bool[np.ndarray, "n K"], samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]
 ) -> Bool[np.ndarray, "n K"]:
-    """Return weakly connected components (edges count in both directions), which contain all tokens of a sequence."""
+    """Return weakly connected components (edges count in both directions); the tokens of a sequence are all in one."""
     sizes = [len({x for x in row if x != ABSENT}) for row in samples.tolist()]
     return np.arange(components.shape[1]) < np.array(sizes)[:, None]
 

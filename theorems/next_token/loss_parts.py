@@ -101,7 +101,7 @@ class LossParts:
 
     @cached_property
     def soft_margin(self) -> Numbers:
-        """The bound m + K = min_jv (g_jv·θ_⊥ − log C_jv) + log ΣC of −⟨∇L, θ_⊥⟩/Ω, (*b,).
+        """The upper bound m + K = min_jv (g_jv·θ_⊥ − log C_jv) + log ΣC of −⟨∇L, θ_⊥⟩/Ω, (*b,).
 
         Here C_jv = π_j w_jv/(1 + x_j), and Ω is ``share_off``; see part 5 of `ntp-extended-supports`.
         """

@@ -131,7 +131,7 @@ def follow_path(
 
 
 def multiplier_claim(at: LossParts, multipliers: Float64[np.ndarray, "b"]) -> Claim:
-    """Claim that −⟨∇L, θ⟩/‖θ‖² equals the requested multiplier, which determines the radius, up to :data:`GAP`.
+    """Claim that −⟨∇L, θ⟩/‖θ‖² equals, up to :data:`GAP`, the requested multiplier, which determines the radius.
 
     L + (μ/2)‖θ‖² is strongly convex, so that no θ of another radius minimises it.
     """
@@ -141,10 +141,10 @@ def multiplier_claim(at: LossParts, multipliers: Float64[np.ndarray, "b"]) -> Cl
 
 
 def minimal_claim(at: LossParts) -> Claim:
-    """Claim that no point of the ball of radius ‖θ‖ has a loss lower by more than 2‖θ‖‖∇L + μθ‖, for any μ ≥ 0.
+    """Claim 2‖θ‖‖∇L + μθ‖ ≤ :data:`GAP` (L(θ) − L_⋆), so that no loss in the ball of radius ‖θ‖ is lower by more.
 
-    L(θ') ≥ L(θ) + ⟨∇L, θ' − θ⟩ ≥ L(θ) − ⟨∇L, θ⟩ − ‖θ‖‖∇L‖, and with ∇L = e − μθ the last two terms are at least
-    −2‖θ‖‖e‖.
+    For θ' in the ball and any μ ≥ 0, L(θ') ≥ L(θ) + ⟨∇L, θ' − θ⟩ ≥ L(θ) − ⟨∇L, θ⟩ − ‖θ‖‖∇L‖, and with ∇L = e − μθ
+    the last two terms are at least −2‖θ‖‖e‖.
     """
     along = np.vecdot(value_of(at.gradient), value_of(at.theta))
     mu = exact(np.maximum(-along / value_of(at.norm) ** 2, 0.0))

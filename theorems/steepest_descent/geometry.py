@@ -109,7 +109,7 @@ class RowGeometry:
 
     @cached_property
     def margin(self) -> Numbers:
-        """The lower bound min g_j·p/‖p‖ of γ, with the solution p and the products g_j·p over the rationals."""
+        """The lower bound min g_j·p/‖p‖ of γ for the solution p, with products g_j·p computed over the rationals."""
         least = min(products(self.exact_rows, self.solution.exact_p))
         return with_rounding(to_floats([least]))[0] / self.length(with_rounding(self.solution.p))
 

@@ -117,7 +117,7 @@ class MirrorRun:
 
     @cached_property
     def remainder(self) -> Numbers:
-        """The upper bound B of the rise of ψ*, the conjugate of ψ, in a step, minus the first-order term, (t, b)."""
+        """The upper bound B, (t, b), of the rise of ψ*, the conjugate of ψ, in a step beyond the first-order term."""
         r = conjugate_power(self.power)
         step = self.step_lengths + norm_of(exact(self.step_error), r)
         if r <= 2:
@@ -132,7 +132,7 @@ class MirrorRun:
         Args:
             climbed: the proven rise of ⟨z, p̄⟩ at each step, (t, b).
             outward: an upper bound of ⟨−η∇L, p⟩ at each step, (t, b).
-            inside: a mask of the steps for which the bounds are proven, together with all steps before them, (t, b).
+            inside: a mask, (t, b), of the steps at which, as at all earlier steps, the bounds are proven.
         """
         options: dict[str, Any] = {"why": MIRROR_ROUNDING, "points": "iterate"}
         step_error = np.cumsum(
@@ -242,7 +242,7 @@ def power_of(geometry: Geometry) -> float:
 def first_length(geometry: Geometry, starts: Float64[np.ndarray, "b d"], share: float, steps: int) -> float:
     """Return the logarithm of the first step's length ‖z(1) − z(0)‖_*.
 
-    The length is ``share`` times the larger of ‖z(0)‖_* and ‖z‖_* at ‖p‖ = 1/(size of the keys). It is reduced if
+    The length is ``share`` times the larger of ‖z(0)‖_* and ‖z‖_* at ‖p‖ = 1/``Problem.key_scale``. It is reduced if
     ``steps`` steps of this length would take ‖p‖ beyond :data:`FARTHEST` times its first value.
     """
     power = power_of(geometry)

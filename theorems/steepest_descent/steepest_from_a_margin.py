@@ -216,7 +216,7 @@ def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: i
 def resolved_starts(
     constants: SteepestConstants, schedule: StepSchedule, starts: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "k d"]:
-    """Return the first start, and all others at which rounding p costs less than 1/16 of the shortest step's gain."""
+    """Return the first start, and all others where rounding p changes margins by ≤ γη/16, η the least step length."""
     geometry = constants.geometry
     lost = EPS * value_of(geometry.reach * geometry.length(exact(np.abs(starts))))
     gained = float(value_of(geometry.margin)) * float(schedule.lengths.min())

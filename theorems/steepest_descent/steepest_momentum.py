@@ -79,7 +79,7 @@ def steepest_momentum(case: LabelledFeatures, under_test: Implementation) -> Ite
 
 
 def remembering_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[StepSchedule, Numbers]:
-    """Return step lengths η_0/√(t+1) or η_0, with η_0 halved until the statement's b_t are ≥ 0, and its lags τ_t."""
+    """Return step lengths η_0/√(t+1) or η_0, with η_0 halved until the statement's b_t are ≥ 0, and the lags τ_t."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     momentum = float(rng.choice(MOMENTA))
     size = margin * (1 - momentum) / reach**2 * math.exp(rng.uniform(math.log(0.1), math.log(4.0)))

@@ -150,7 +150,7 @@ def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float
 
 
 def steps_that_gain(gain: Numbers) -> int:
-    """Return how many first steps have a proven fall of Y (``gain``) ≥ 0 from every start, rounding included."""
+    """Return the number of steps before the first whose proven fall of Y (``gain``) may be negative from some start."""
     gains: Bool[np.ndarray, "t"] = np.all(gain.value - gain.error >= 0, axis=1)
     return len(gains) if gains.all() else int(np.argmin(gains))
 

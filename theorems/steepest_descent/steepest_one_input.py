@@ -47,7 +47,7 @@ STEPS = 150
 MOMENTA = (0.0, 0.0, 0.5, 0.9)
 POINTS = 60
 EVALUATIONS = 300_000
-"""The approximate largest product of the numbers of key entries and of iterates; large problems get shorter runs."""
+"""The approximate limit of (number of key entries)·(number of iterates); large problems get shorter runs."""
 
 
 def one_input_cases() -> SearchStrategy[Case]:

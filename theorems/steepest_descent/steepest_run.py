@@ -179,7 +179,7 @@ def remember(
     top = np.max(value_of(logs), axis=1)
     weights: Any = np.exp(logs - top[:, None])
     average: Any = np.einsum("tsb,sbd->tbd", weights, gradient)
-    # At every later step the recursion multiplies a gradient by an exponential; this is a bound of its error in eps.
+    # At every later step the recursion multiplies a gradient by an exponential, with an error of sizes · eps or less.
     sizes = 8 + 4 * np.abs(log_scale).max() + 4 * abs(np.log(schedule.momentum)) + gradient.shape[-1]
     steps = np.arange(len(log_scale))
     since = np.maximum(steps[:, None] - steps[None], 0) + 1.0

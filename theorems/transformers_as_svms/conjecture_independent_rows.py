@@ -63,7 +63,7 @@ SELECTED = 1e-2
 ATTRACTING = 1 / 16
 """A token counts as attracting the flow if its term in the gradient is at least this share of its input's largest."""
 GROWTH = 2.0
-"""The factor by which ‖W‖ times W's deviation from the limit may grow from a quarter of the norm to the end.
+"""The factor by which ‖W‖ times W's deviation from the limit may grow from a quarter of the final norm to the end.
 
 :data:`INDEPENDENT_ROWS` has the reason; :func:`_deviations` defines the deviation.
 """
@@ -102,8 +102,8 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     has to turn away. Selected tokens are read off at ‖W‖ = 1e3 (for keys of order one). If they are not locally optimal
     or the flow is still turning, they are read off at 1e5; if none are selected then, at 30 ‖W^mm_α‖. Whether α is
     locally optimal is decided exactly. Evidence for the limit (direction-rate): ‖W‖ times the deviation from W^mm_α
-    does not double from a quarter of the norm to the end. The claim's detail reports whether the flow has reached the
-    cone in which Theorem 5 proves the limit. The claims are undecided unless every margin at the end exceeds the
+    does not double from a quarter of the final norm to the end. The claim's detail reports whether the flow has reached
+    the cone in which Theorem 5 proves the limit. The claims are undecided unless every margin at the end exceeds the
     absolute value of every margin at the start.
     """
     yield from premises(query_claims(case, under_test))
@@ -199,7 +199,7 @@ def _outgrown(problem: Problem, start: Float64[np.ndarray, "d"], flow: Flow, alp
 
 
 def _attracts(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"], tokens: Sequence[tuple[int, int]]) -> bool:
-    """Return whether one of ``tokens`` has at least :data:`ATTRACTING` times the largest term of its input's gradient.
+    """Return whether a token of ``tokens`` has a term of at least :data:`ATTRACTING` times its input's largest term.
 
     The gradient at input i is a sum of terms (γ_iα − γ_it) s_it (k_iα − k_it), up to a remainder that vanishes with
     1 − s_iα. A token whose score nearly equals that of α, or whose weight is small, has a small term until the margins
@@ -216,7 +216,7 @@ def _deviations(problem: Problem, svm: MaxMargin, flow: Flow) -> tuple[float, fl
     """Return the bound on ‖W‖·deviation at the end of the flow, and the value of ‖W‖·deviation there.
 
     The deviation is ‖W/‖W‖ − W^mm_α/‖W^mm_α‖‖. The bound is :data:`GROWTH` times the larger of ‖W‖·deviation at a
-    quarter of the norm and the ‖W‖ that changes a logit by 1.
+    quarter of the final norm and the ‖W‖ that changes a logit by 1.
     """
     early = int(np.searchsorted(flow.norms, flow.norms[-1] / 4 * (1 + 1e-9)) - 1)
     points, lengths = flow.points[[early, -1]], flow.norms[[early, -1]]

@@ -141,7 +141,7 @@ def _uniform(sets: np.ndarray) -> OptimalAttention:
 
 
 def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
-    """Claim that the first and some later steps follow the gradient, with h replaced by its linear part at each."""
+    """Claim that the first and some later steps follow the gradient, computed from h's linear part at each step."""
     claims = []
     for k in (0, *np.sort(rng.integers(1, STEPS, size=TRIED)).tolist()):
         at = AttentionAt(run.at(k), run.points[k : k + 1])

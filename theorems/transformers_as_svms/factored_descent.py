@@ -155,7 +155,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
 
 def _smoothness(data: QueryDataset, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Claim that the Lipschitz constant bounds difference quotients of ∇L(K, Q), between near and distant points."""
+    """Claim that the Lipschitz constant bounds difference quotients of ∇L(K, Q), for close and for distant points."""
     pairs = []
     for K, Q in any_factors(data, rng, POINTS):
         U, V = rng.normal(size=K.shape), rng.normal(size=Q.shape)
@@ -261,7 +261,7 @@ def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Cl
 
 
 def _certificate(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
-    """Claim ‖W‖_⋆‖M̂‖_op ≥ m(W), the least margin of W, where opt leads; M̂ = −∇L/Σω, see :mod:`.factored_flow`."""
+    """Claim ‖W‖_⋆‖M̂‖_op ≥ m(W), the least margin, wherever all ω are ≥ 0; M̂ = −∇L/Σω, see :mod:`.factored_flow`."""
     points = run.before
     total, leads = certificate_sides(points.at)
     if leads.any():

@@ -180,7 +180,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     constants = bounds.constants
     norms = radii * constants.norm
     rays = np.stack([bounds.beside(rho) for rho in radii.tolist()])
-    # Replace the point with the offset by the point on the ray at radii where the former is outside the cone.
+    # At radii where the point with the offset is outside the cone, replace it by the point on the ray.
     sizes, _, nu = bounds.sizes(rays[:, 1])
     inside = (value_of(nu) <= (1 - INSIDE) * constants.mu) & (value_of(sizes) >= bounds.first)
     rays[~inside, 1] = rays[~inside, 0]

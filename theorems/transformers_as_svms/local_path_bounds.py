@@ -37,7 +37,7 @@ class LocalPathBounds:
 
     Attributes:
         constants: the constants of Lemma 7, on the keys vec(x zᵀ).
-        under_test: the implementation whose excess risk is compared.
+        under_test: the implementation under test, which computes the excess risk.
     """
 
     constants: LocalConstants

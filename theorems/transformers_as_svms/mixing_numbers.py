@@ -38,7 +38,7 @@ def balls(exact: Vector) -> Balls:
 
 @dataclass(frozen=True, eq=False)
 class ExcessBound:
-    """The bound log n(L(W) − L_⋆) ≥ level − slope·⟨target, W⟩ for all W in a sublevel set and a ball.
+    """The bound log n(L(W) − L_⋆) ≥ level − slope·⟨target, W⟩ for all W in a sublevel set that lie in a ball.
 
     :meth:`Mixing.lower_bound` derives it for a given matrix, the target.
     """
@@ -160,7 +160,7 @@ class Mixing:
         return arb(8).sqrt() * epsilon / arb(self.least_weight)
 
     def lost_by_ratios(self, m: Balls, epsilon: arb) -> arb:
-        """Return the bound ‖m‖₁δ of |mᵀEW − mᵀb| for coefficients m of E; b: log-ratios, δ: :meth:`deviation`."""
+        """Return the bound ‖m‖₁δ of |mᵀEW − mᵀb| for coefficients m of E, log-ratios b and δ = :meth:`deviation`."""
         return sum((abs(x) for x in m), arb(0)) * self.deviation(epsilon)
 
     @cached_property

@@ -18,7 +18,7 @@ LEAST = 128.0
 MOST = 400.0
 """The largest ρ of the first point of the path; if a larger ρ is needed, the path is not computed."""
 DEEP = 40.0
-"""The least ρ·slack for tokens with margins 1 + slack > 1, so that their weight has a factor of at most e^{−40}."""
+"""The least ρ·slack for tokens with margins 1 + slack > 1; their weights have the factor e^{−ρ·slack} ≤ e^{−40}."""
 SETTLED = 16.0
 """The least ρ/max|⟨G_j, o₂⟩|, with the second-order offset o₂/ρ of :mod:`.mixing`; later terms are then small."""
 STEP = 4.0

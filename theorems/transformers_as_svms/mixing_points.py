@@ -16,7 +16,7 @@ from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
 from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
 
 BEYOND = (0.125, 3.0, 40.0)
-"""The values added to the least r, the position on the ray W_fin + r W^mm, at which the bounds hold."""
+"""The values added to the least r at which the bounds hold; r is the position on the ray W_fin + r W^mm."""
 KICKS = (0.0, 0.01, 0.3)
 """The displacements along the rows E of :mod:`.mixing`, in logits; the excess risk is quadratic in them.
 

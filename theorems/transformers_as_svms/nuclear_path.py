@@ -85,7 +85,7 @@ RESOLVED = 40.0
 The slack is the excess over 1 of the margins that are not tight, and g the gap 1 − σ_{r+1}(M); e^−40 is below rounding.
 """
 NEAR = 0.1
-"""The largest first Newton step for which the offset is compared, in units of the larger of its norm and C_⋆."""
+"""The largest first Newton step, in units of max(C_⋆, ‖limit‖), for which the offset is compared with its limit."""
 
 
 @statement(

@@ -61,7 +61,7 @@ SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
 RAY = (1.0, 4.0, 20.0, 100.0, 1e3, 1e5)
 """The values of ρ at which the leading term of the risk at ρ W^mm is checked."""
 HUNT_BUDGET = 60_000
-"""The approximate largest number of floats in one batch of points of the search by :func:`sublevel_points`."""
+"""The approximate largest number of floats in one batch of points that :func:`sublevel_points` searches."""
 
 
 @statement(
@@ -167,7 +167,7 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def at_points(
     rows: SequenceRows, svm: SequenceMaxMargin, largest: Problem, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Claim that the excess risk under test is the mean over all queries and lies between its bounds, at any W."""
+    """Claim that the excess risk under test is the mean over all queries and lies between its bounds, at points W."""
 
     def floor(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         # These floats only guide the search; no claim uses them.

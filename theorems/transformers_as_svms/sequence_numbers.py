@@ -132,7 +132,7 @@ class SequenceRows:
         return np.where(sign > 0, size, np.where(sign == 0, -np.inf, np.nan))
 
     def excess_under_test(self, points: Numbers, claim: str) -> Sized:
-        """Return M(L(W) − L_⋆) under test, with twice the error bound of :meth:`excess`, as a correct value has."""
+        """Return M(L(W) − L_⋆) under test with twice the error bound of :meth:`excess`, as correct code rounds, too."""
         sign, size = self._signed_log_excess(points, claim)
         ours = self.excess(points)
         log_size: Any = exact(size) + np.log(exact(self.total))

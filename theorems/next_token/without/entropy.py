@@ -1,4 +1,4 @@
-"""Proposition 1 without an assumption: contradicting contexts, log-odds that no W attains, or nothing to rule out.
+"""Proposition 1 without an assumption: contexts disagree, no W attains the log-odds, or nothing is ruled out.
 
 Reference: arXiv 2402.18551, Proposition 1; our own.
 """

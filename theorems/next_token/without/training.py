@@ -48,7 +48,7 @@ def _long_steps(draw: DrawFn) -> NextTokens:
 
 @st.composite
 def _nothing_apart(draw: DrawFn) -> NextTokens:
-    """Draw contexts ±h, both followed by the first token: ruling out the second after h favours it after −h."""
+    """Draw contexts ±h, both followed by the first token: ruling out the second token after h favours it after −h."""
     h = np.array([[1.0], [-1.0]]) * draw(st.integers(1, 2))
     first = draw(integers((2, 2), 0, 2))
     first[:, 0] += 1
@@ -64,7 +64,7 @@ def _foreign_labels(draw: DrawFn) -> NextTokens:
 
 
 def _at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Claim that the norm diverges, which is false where NTP-SVM has no constraints, so that θ_mm = 0."""
+    """Claim that the weights' norm diverges, which is false where NTP-SVM has no constraints, so that θ_mm = 0."""
     problem = case.problem
     supports = under_test[extended_supports](problem)
     svm = under_test[next_token_svm](problem, supports.sets)

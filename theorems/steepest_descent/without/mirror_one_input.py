@@ -25,7 +25,7 @@ from theorems.without.weakening import weaken
 
 POWER, STEPS = 1.5, 200
 LENGTH = 0.5
-"""The length of a normalized step of the dual point z, in units of (size of the keys)^{1−q}."""
+"""The length of a normalized step of the dual point z, in units of (``Problem.key_scale``)^{1−q}."""
 
 
 @weaken(

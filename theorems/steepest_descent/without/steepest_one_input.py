@@ -114,7 +114,7 @@ def constant_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 LENGTHS = np.full(STEPS, 0.5)
-"""The step lengths of sign descent, in units of 1/(size of the keys)."""
+"""The step lengths of sign descent, in units of 1/``Problem.key_scale``."""
 
 
 @weaken(

@@ -38,7 +38,7 @@ PER_DECADE = 20
 
 
 class FactoredArcFlow(ArcFlow):
-    """The flow on (K, Q) as a function of u = log(1 + κ s), where s is the arc length and κ² the size of the keys.
+    """The flow on (K, Q) as a function of u = log(1 + κ s), where s is the arc length and κ² is ``Problem.key_scale``.
 
     As (K, Q) has many coordinates, fewer pieces are integrated again as a check than for other flows, and with a
     larger tolerance.
@@ -47,7 +47,7 @@ class FactoredArcFlow(ArcFlow):
     relative, pieces = 1e-7, 1
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
-        """Set κ to the square root of the size of the keys; ``layout`` maps (K, Q) to a vector and back."""
+        """Set κ to the square root of ``problem.key_scale``; ``layout`` maps (K, Q) to a vector and back."""
         super().__init__(problem)
         self._layout, self._kappa, self._of_weights = layout, math.sqrt(problem.key_scale), ArcFlow(problem)
 

@@ -40,7 +40,7 @@ class NuclearLocalBounds:
 
     Attributes:
         bounds: the solution with its face, gap and rows.
-        under_test: the implementation whose excess risk is compared.
+        under_test: the implementation under test, which computes the excess risk.
     """
 
     bounds: NuclearBounds

@@ -87,7 +87,7 @@ def _rank_one(right: Callable[..., Run], data: QueryDataset, K: Array, Q: Array,
     "factors-rotated", "from the middle on (K, Q) is rotated by ε; K Qᵀ is right", DESCENT, *BOTH, size=1e-3, unit="ε"
 )
 def _rotate(run: Run, size: float, *arguments: Any, **options: Any) -> Run:
-    """Rotate the plane of the first two columns from the middle point on; K Qᵀ stays the same."""
+    """Rotate the plane of the first two columns at all points from the middle of the run on; K Qᵀ stays the same."""
     turn = np.eye(run.K.shape[-1])
     if len(turn) > 1:
         turn[:2, :2] = [[np.cos(size), -np.sin(size)], [np.sin(size), np.cos(size)]]
@@ -99,7 +99,7 @@ def _rotate(run: Run, size: float, *arguments: Any, **options: Any) -> Run:
     "factored-descent-stands-still", "η = e^{−700} instead of the safe step", DESCENT, factored_gradient_descent
 )
 def _still(right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
-    """Descend with η = e^{−700}, so that all iterates are the start, unless steps are normalized."""
+    """Descend with η = e^{−700}, so that all iterates equal the start; normalized steps are not changed."""
     if options.get("length") is None:
         options |= {"length": None, "log_step": -700.0}
     return right(*arguments, **options)
@@ -107,7 +107,7 @@ def _still(right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
 
 @STEP.plant("factored-step-without-square", "η = 1/(2 L̂ M + c), without squaring M", DESCENT, factored_gradient_descent)
 def _longer(right: Callable[..., Run], data: QueryDataset, K: ArrayLike, Q: ArrayLike, **options: Any) -> Run:
-    """Descend with η = 1/(2 L̂ M + c), where tsvm-factored-descent has M², unless steps are normalized."""
+    """Descend with η = 1/(2 L̂ M + c), with M where tsvm-factored-descent has M²; normalized steps are not changed."""
     if options.get("length") is None:
         size = max(np.linalg.norm(np.asarray(K), 2), np.linalg.norm(np.asarray(Q), 2))
         smooth, steep = log_curvatures(data.problem)

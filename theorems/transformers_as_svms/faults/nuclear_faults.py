@@ -125,7 +125,7 @@ def _support_lost(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
 
 @_solution("nuclear-without-a-constraint", "the constraint of the largest λ is lost")
 def _without_a_constraint(right: NuclearMaxMargin, keys: OuterKeys, alpha: Any) -> NuclearMaxMargin | Infeasible:
-    """Solve with the row of the constraint of the largest dual multiplied by 1024, which weakens it."""
+    """Multiply the row with the largest dual by 1024, which weakens its constraint, and solve."""
     i, t = np.unravel_index(np.argmax(right.duals), right.duals.shape)
     weaker, best = np.array(keys.tokens), keys.tokens[i, right.alpha[i]]
     weaker[i, t] = best + 1024 * (weaker[i, t] - best)

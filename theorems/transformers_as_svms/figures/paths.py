@@ -31,7 +31,7 @@ STARTS = (
 RECORD_EVERY = 10
 """The number of iterations between drawn points."""
 REACH = 60.0
-"""The range of W z_i that is drawn."""
+"""The largest coordinate of W z_i that the axes show."""
 
 
 def numbers(settings: Settings) -> Numbers:

@@ -50,7 +50,7 @@ def other_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @st.composite
 def _on_a_threshold(draw: DrawFn) -> Case:
-    """Draw two inputs of two signed unit vectors, queries ±1, and the largest λ at which input 0 selects one token."""
+    """Draw two inputs of two tokens ±e_1 and ±e_2, queries ±1, and the largest λ at which input 0 selects one token."""
     axes = [np.eye(2)[:: draw(st.sampled_from((1, -1)))] for _ in range(2)]
     X = np.stack(axes) * draw(integers((2, 2, 1), 0, 1)) * -2.0 + np.stack(axes)
     v = draw(integers((2,), -4, 4)).astype(float)
@@ -67,7 +67,7 @@ def _on_a_threshold(draw: DrawFn) -> Case:
     cases=_on_a_threshold,
 )
 def free_token(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a token of weight s cost nothing to first order: its cost is λs², not νs; half the margin suffices."""
+    """Let a token of weight s cost nothing to first order: it costs 2λs², not νs, so half the margin is as cheap."""
     data, sets = case.queried, selected_sets(case)
     assert data is not None
     if (sets.sum(axis=1) > 1).any() or data.problem.d > 2 or sets.shape[1] != 2:
