@@ -68,7 +68,7 @@ def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
 
 
 def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> None:
-    """Compare the time per trial of 1000 batched steps with a notebook's loop: PyTorch autograd, SGD, stored path."""
+    """Compare the time per trial of 1000 batched steps with that of a notebook's loop (PyTorch autograd and SGD)."""
     notebook = pytest.importorskip("benchmarks.notebook_trial", reason="PyTorch, the extra `kernels`")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
@@ -198,7 +198,7 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
 
 
 def test_scaling_of_descents(benchmark: BenchmarkFixture) -> None:
-    """Measure the power of n, T, d and the batch size with which the time of a normalized step grows.
+    """Measure with which powers of n, T, d and the batch size the time of a normalized step grows.
 
     The sizes grow from (n, T, d) = (4, 6, 10) and 100 trials.
     """

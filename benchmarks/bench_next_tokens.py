@@ -25,7 +25,7 @@ most 5 ms."""
 
 
 def drawn(rng: np.random.Generator) -> MasterProblem:
-    """Draw two to five contexts and about 14 tokens in all, integer vectors in R^10; one or two follow a context."""
+    """Draw two to five contexts with about 14 tokens in all (vectors in Z^10); one or two tokens follow a context."""
     m = int(rng.integers(2, 6))
     alternatives = MOST // m + 1
     vectors = rng.integers(-2, 3, size=(m, alternatives, WIDE)).astype(float)

@@ -101,7 +101,7 @@ class Paper:
             yield from modules_of(room, self._apart(room)) if room else ()
 
     def _apart(self, room: str) -> tuple[str, ...]:
-        """Return the paper's other rooms that lie within ``room``; their modules do not count as its modules."""
+        """Return the paper's other rooms that lie within ``room``; :meth:`modules` leaves out their modules."""
         rooms = (self.statements, self.without, self.faults, self.figures)
         return tuple(other for other in rooms if other.startswith(f"{room}."))
 

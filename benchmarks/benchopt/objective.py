@@ -37,7 +37,7 @@ class Objective(BaseObjective):
         return {"problem": self.problem, "start": self.start, "shape": self.shape}
 
     def evaluate_result(self, p: np.ndarray) -> dict[str, float]:
-        """Return 1 − cos (of the angle between p and its limit) and p's margins; 1 and margins 0 for p = 0."""
+        """Return 1 − cos (of the angle between p and its limit) and p's two margins; for p = 0 these are 1, 0 and 0."""
         if not p.any():
             return {"value": 1.0, "margin_l2": 0.0, "margin_linf": 0.0}
         euclidean, boxed = self.limits.shares(p)

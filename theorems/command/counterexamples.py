@@ -93,8 +93,8 @@ def load_weakening(id: str, without: str) -> Heading:
 def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
     """Search the rounds of cases of a hunt on a cluster; return the result, and whether a signal ended the search.
 
-    After ``--seconds`` the search ends, unless it has met a counterexample. If it has, the rounds before the
-    counterexample's are finished, so that for any number of workers the first counterexample is reported.
+    After ``--seconds`` the search ends, unless it has met a counterexample. If it has, all rounds before the one with
+    the counterexample are finished, so that for any number of workers the first counterexample is reported.
 
     Raises:
         InvalidInput: an id is unknown, or the engine cannot be used.

@@ -26,8 +26,8 @@ def sarif_text(results: Sequence[Result], kernel: str | None, expected: Mapping[
 
     Args:
         results: the results of the run.
-        kernel: MODULE:CALLABLE of the kernel under test, or None; SARIF's results point to its definition, if a file
-            here has it.
+        kernel: MODULE:CALLABLE of the kernel under test, or None; the results in the document point to the kernel's
+            definition if its module is a file below the working directory or below its folder ``src``.
         expected: by id of a statement, the reason why it is known to be falsified; such results are marked as
             suppressed.
     """

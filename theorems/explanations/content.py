@@ -32,7 +32,7 @@ MOST_INPUTS = 12
 ROOMY = 110
 """Least width of a terminal, in characters, at which the columns of a table have space between them."""
 MOST_TOKENS = 16
-"""Largest number of tokens of an input that are shown: the marked ones, then those of largest weight."""
+"""Largest number of tokens shown of an input: selected, optimal and neighbours, then those of largest weight."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class TrainedEnd:
         return self.ended == str(Stop.NORM)
 
     def sentence(self, flow: str) -> str:
-        """Say where the flow of that name ends, without a full stop."""
+        """Say where the flow, which the sentence calls ``flow``, ends; without a full stop."""
         if self.ended == str(Stop.FAILED):
             return f"{flow} could not be followed beyond ‖W‖_F = {self.norm:.3g}, and where it ends is not decided"
         if not self.grows:

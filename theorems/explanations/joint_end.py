@@ -33,11 +33,11 @@ from reference_attention.training.joint_descent import joint_descent
 STEPS = 20_000
 """Number of steps of a run."""
 STEP_SIZE = 0.1
-"""Step size of Figure 3; the head's step is divided by the size of the tokens, the prompt's by the size of the keys."""
+"""Step size of Figure 3; divided for v by about the largest token norm, for p by about the largest |key entry|."""
 RECORDS = (0, 10, 100, 1000, 5000, STEPS)
 """Steps that the table shows."""
 BLOCK = 1000
-"""Points whose logits are computed at once, to save memory."""
+"""Number of points whose logits are computed at once; a larger number would need more memory."""
 CHOSEN = 0.5
 """Largest 1 − s, with s the largest weight of an input, at which a run still counts as settled."""
 GROWS = 1.5

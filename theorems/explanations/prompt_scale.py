@@ -10,5 +10,5 @@ REACH = 6.0
 
 
 def prompt_scale(case: Case, best: Chosen) -> float:
-    """Return the norm at which logits are of order one: ‖p_mm‖ of the choice ``best``, else 1/(size of the keys)."""
+    """Return the norm at which logits are of order one: ‖p_mm‖ of ``best``, else about 1/max |key entry|."""
     return 1 / case.problem.key_scale if best.solution is None else best.solution.norm

@@ -80,8 +80,8 @@ class RuleEnd:
     def settled(self) -> bool:
         """Return whether the last tokens have had most of the weight for half of the steps, and may keep it.
 
-        Near the Euclidean direction of tokens that are not locally optimal, the gradient moves weight to a neighbour
-        that scores more, however little weight is left; such a run is not settled.
+        A run near the Euclidean max-margin direction of tokens that are not locally optimal is not settled: however
+        little weight a neighbour of higher score has, the gradient moves more weight to it.
         """
         leaves = self.of == name_of(EUCLIDEAN) and not self.locally_optimal
         return self.representable and self.off <= CHOSEN and self.since <= self.steps // 2 and not leaves

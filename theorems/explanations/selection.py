@@ -29,7 +29,7 @@ from theorems.token_selection.local_paths.invariant_cone import with_cone
 MOST_CHOICES = 128
 """Largest number of choices of one token per input for which all locally optimal choices are listed."""
 WITHIN = 0.99
-"""The first point of a flow whose 1 − cos, in floats, is at most this share of the cone's μ is checked exactly."""
+"""A flow's first point whose 1 − cos to p_mm, in floats, is at most this share of the cone's μ is checked exactly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class FollowedFlow:
 
     Attributes:
         start: p(0), shape (d,).
-        flow: the flow up to norm 1e6 in units of the keys, unless it ends before.
+        flow: the flow up to the norm 1e6 · max(‖p(0)‖, 1/``problem.key_scale``), unless it ends before.
         largest: mask of the tokens of largest weight at its end, ties included, decided exactly, shape (n, T).
         limit: p_mm of the tokens that the flow selects; or the reason why it selects none, or why the selection is
             undecided.
@@ -168,7 +168,7 @@ class Entry:
 
     Attributes:
         norm: ‖p‖ at the first recorded point inside the cone.
-        mu, radius: μ and R of the cone {1 − cos ≤ μ, ‖p‖ ≥ R}; the theorem holds for every start in this cone.
+        mu, radius: μ and R of the cone {1 − cos(p, p_mm) ≤ μ, ‖p‖ ≥ R}; the theorem holds for every start in it.
     """
 
     norm: float

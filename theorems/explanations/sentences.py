@@ -41,13 +41,13 @@ CONCLUSIONS_FOR_ONE_INPUT = {
 }
 """Conclusion of a theorem by its id, for data with one input."""
 AT_ZERO = 1e-9
-"""A stationary point nearer to 0 than this, in units of the keys, is called 0."""
+"""A stationary point p is called 0 if ‖p‖ times about the largest |entry| of the keys is at most this number."""
 MOST_TIED = 4
 """Largest number of inputs or tokens that are named where no prompt selects all optimal tokens."""
 LEAST_GRADIENT = 2.0**-53
-"""Norm of the gradient below which a step of length 1 does not change a float64 of size 1."""
+"""Norm of the gradient below which a step of gradient descent with step size 1 leaves a float64 of size 1 unchanged."""
 MOST_OFF = 0.5
-"""Softmax weight of an input's other tokens above which its token of largest weight is not called selected."""
+"""A token of largest weight does not count as selected if all other tokens together have more weight than this."""
 LIKE_PADDING = 2
 """Least number of tokens with zero keys and scores at the end of an input that are reported as likely padding."""
 TOKENS = 16

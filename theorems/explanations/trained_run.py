@@ -39,12 +39,12 @@ class TrainedRun:
         tokens: the first token of largest weight of each input, exact, shape (s, n).
         ties: whether several tokens of some input have the largest weight, exact, shape (s,).
         about: the tokens of largest weight at the last checkpoint; if an input has a tie there, the optimal tokens.
-        off: the sum of the softmax weights of all other tokens of an input, shape (s, n).
-        margins: the least margin of these tokens over all inputs, divided by the norm; NaN at norm 0, shape (s,).
-        apart: 1 − cos between the weights and the max-margin direction of these tokens; NaN at norm 0, or where no such
+        off: for each input, the sum of the softmax weights of all tokens except the one in ``about``, shape (s, n).
+        margins: the least margin of the tokens ``about``, divided by the norm; NaN at norm 0, shape (s,).
+        apart: 1 − cos between the weights and the max-margin direction of ``about``; NaN at norm 0, or where no such
             direction exists, shape (s,).
-        flow_apart: 1 − cos between the same direction and the flow at the norm of the checkpoint; NaN where the flow
-            does not reach that norm, shape (s,).
+        flow_apart: 1 − cos between that max-margin direction and the flow at the norm of the checkpoint; NaN where the
+            flow does not reach that norm, shape (s,).
         flow: the gradient flow from the first checkpoint.
     """
 

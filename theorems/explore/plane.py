@@ -34,7 +34,7 @@ moved.data = {x: Array.from(cb_obj.data.x), y: Array.from(cb_obj.data.y)};
 """
 
 LET_GO = "setTimeout(() => { for (const source of sources) source.selected.indices = [] }, 50)"
-"""Script that clears the selection after a click; otherwise the next drag would move that token, too."""
+"""Script that clears the selection after a click; otherwise the next drag would move the clicked token, too."""
 
 
 class Plane:

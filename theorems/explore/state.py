@@ -14,7 +14,7 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 
 REACHES = (2.0, 6.0, 20.0, 60.0, 200.0)
-"""‖p‖ at the edge of the picture, in units of ‖p_mm‖, or of 1/|keys| where there is no p_mm."""
+"""‖p‖ at the edge of the picture, in units of ‖p_mm‖, or of about 1/max |key entry| where there is no p_mm."""
 MOST_STARTS = 12
 """Largest number of starts in a picture."""
 EDITED = " (edited)"

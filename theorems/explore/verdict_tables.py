@@ -39,7 +39,7 @@ def assumptions_html(findings: Iterable[NamedFinding]) -> str:
 
 
 def statements_html(units: Sequence[StatementOnData], verdicts: Mapping[int, StatementVerdict]) -> str:
-    """Return tables of verdicts on statements, and on statements without a failing assumption; dots mark pending."""
+    """Return tables of verdicts (dots: pending) on statements, and on statements with a failing assumption left out."""
     whole, without = [], []
     for k, unit in enumerate(units):
         verdict = verdicts.get(k)

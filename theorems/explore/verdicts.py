@@ -45,7 +45,7 @@ class StatementVerdict:
         verdict: a :class:`Verdict`; for a statement without an assumption, ``fails``, ``holds`` or :data:`OPEN`.
         tightest: the claim that is nearest to failing, or that failed.
         because: the reason for the verdict; empty if it is upheld.
-        left_open: conclusions that the statement does not claim for such data, each with the data for which it is
+        left_open: conclusions that the statement does not claim for these data, each with the data for which it is
             claimed.
     """
 
@@ -121,13 +121,13 @@ def _without(id: str, without: str, case: Case) -> StatementVerdict:
 
 
 def assumptions_of(case: Case) -> list[NamedFinding]:
-    """Check every assumption of statements about such data, and return the findings with the deciding numbers."""
+    """Check the assumptions of all statements about this kind of data; return findings with the deciding numbers."""
     with np.errstate(all="ignore"):  # searches for refuting prompts may overflow
         return findings(Given(case), select_statements((), subject=case))
 
 
 def plan(case: Case) -> list[StatementOnData]:
-    """Return a unit per statement about such data; then, where one assumption alone fails, the statement without it."""
+    """Return a unit per statement about this kind of data; if one assumption alone fails, also one without it."""
     data = Given(case)
     chosen = select_statements((), subject=case)
     units = [StatementOnData(statement.id, data) for statement in chosen]

@@ -21,11 +21,11 @@ def explain(
 ) -> Explanation | CustomExplanation | HeadExplanations:
     """Explain which tokens attention selects on data, why, and which theorems apply.
 
-    The gradient flow is followed from the start p(0) (0 unless the data have a ``start``) until the prompt's norm ‖p‖,
-    times the size of the keys, is 1e6. Neighbours, ties and local optimality are decided over the rationals; a question
-    that is not decided is reported as undecided. If the data include trained weights (``p``; for data with queries
-    ``W_trained``, or ``K_trained`` and ``Q_trained``), these weights are explained first, and the flow starts from
-    them.
+    The gradient flow is followed from the start p(0) (0 unless the data have a ``start``) until ‖p‖ is 1e6 times the
+    larger of ‖p(0)‖ and about 1/(largest |entry| of the keys). Neighbours, ties and local optimality are decided over
+    the rationals; a question that is not decided is reported as undecided. If the data include trained weights (``p``;
+    for data with queries ``W_trained``, or ``K_trained`` and ``Q_trained``), these weights are explained first, and the
+    flow starts from them.
 
     Args:
         data: as for :func:`theorems.verify`.

@@ -78,7 +78,7 @@ def run_stepwise(
         engine: workers on other machines, which run all units in place of processes of this machine.
 
     Raises:
-        Interrupted: a signal came; it has the results so far.
+        Interrupted: a signal came; the exception has the results so far.
     """
     signals.keep()
     parts = Parts(units, handle, journal, enough)

@@ -32,9 +32,9 @@ HOLDS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("not 
 LONGEST_ID = 48
 """Largest number of characters of an id on one line of a table; longer ids (paths of files) are folded."""
 OFTEN = 5
-"""Smallest number of calls of a kernel after which a claim is no longer listed as checked on only some calls."""
+"""A claim checked on at least this many calls of a kernel is not listed among the claims checked on only some calls."""
 LISTED = 5
-"""Largest number of statements for which claims checked on only some cases are listed, rather than counted."""
+"""If more statements than this have claims checked on only some cases, these claims are counted, not listed."""
 SHOWN_ROWS = 40
 """Largest number of tokens printed of a failing case; the file of the case has all tokens."""
 

@@ -146,7 +146,7 @@ def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | 
 
 
 class _Trial:
-    """Checks of a statement on many cases, with the smallest case of the claim that was falsified first."""
+    """Checks of a statement on many cases; they keep the smallest case that falsifies the claim falsified first."""
 
     def __init__(
         self,

@@ -34,8 +34,8 @@ ABOUT = ("docs/releasing.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *ABOUT)
 FINDINGS = ("FINDINGS.md", "docs/regime_map.md", "docs/constants.md", f"{RECORDS}/*.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
-"""First entries of two tables of contents: the document under "Start", then the first guides. A document in no other
-table is a guide."""
+"""The document in the table of contents "Start", followed by the documents with which the table "Guides" begins. Other
+documents that are in no table are added to "Guides"."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 

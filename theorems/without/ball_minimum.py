@@ -29,7 +29,7 @@ Where = Callable[[Points, float], Bool[np.ndarray, "m"]]
 lowest risk, to be."""
 
 RHOS = (1e2, 1e4, 1e6)
-"""Radii R of the balls, in units of ‖p_mm‖, or of 1/(size of the keys) if p_mm does not exist."""
+"""Radii R of the balls, in units of ‖p_mm‖, or of about 1/(largest |entry| of the keys) if p_mm does not exist."""
 ANGLES = 180
 FRACTIONS = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 16), np.linspace(0.55, 1.0, 10)])
 """Norms of the points of the first grid, in units of the ball's radius R."""
@@ -54,7 +54,7 @@ class Lowest:
 
 
 def near(*directions: Float64[np.ndarray, "d"]) -> Where:
-    """Return the predicate of points p and R that holds if ‖p/R − q/‖q‖‖ ≤ 1/4 for at least one of the directions q."""
+    """Return a predicate of points p and a radius R: that ‖p/R − q/‖q‖‖ ≤ 1/4 for at least one of the directions q."""
     units = np.array([q / np.linalg.norm(q) for q in directions])
 
     def within(points: Points, R: float) -> Bool[np.ndarray, "m"]:
@@ -65,7 +65,7 @@ def near(*directions: Float64[np.ndarray, "d"]) -> Where:
 
 
 def far_out(points: Points, R: float) -> Bool[np.ndarray, "m"]:
-    """Return the mask of points with norm at least R/2, as the points p̄(R) of a path whose norm grows like R."""
+    """Return the mask of points with norm at least R/2; p̄(R) is such a point at large R if ‖p̄(R)‖ grows like R."""
     return np.asarray(np.linalg.norm(points, axis=1) >= R / 2)
 
 

@@ -32,13 +32,13 @@ LIMIT_FOLLOWED = tolerance(
 NORM = 1e6
 """Norm of p to which a limit is followed, in units of ‖p_mm‖ or ‖p(0)‖, whichever is larger.
 
-If p_mm does not exist, 1/(size of the keys) is the unit instead of ‖p_mm‖."""
+If p_mm does not exist, about 1/(largest |entry| of the keys) is the unit instead of ‖p_mm‖."""
 EARLIER = 1e3
 """Earlier norm at which the distance from the limit is measured, too: a distance that still shrinks is no violation."""
 WALK = 96
 """Number of steps of the short run of normalized descent that guides a search."""
 CLEAR = 0.05
-"""How far a short run must end on the wrong side, in units of the keys, for a search to follow the gradient flow."""
+"""If a short run ends at p, a search follows the flow only if −min (k_iα − k_it)·p/‖p‖ > CLEAR·max |entry of keys|."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def direction_claim(name: str, flow: Flow, target: Float64[np.ndarray, "d"], uni
 
 
 def selection_claim(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]) -> Claim:
-    """Claim that every α_i has the largest logit at p: min (k_iα − k_it)·p/‖p‖ ≥ 0, in units of the keys."""
+    """Claim that every α_i has the largest logit: min (k_iα − k_it)·p/‖p‖ ≥ 0, per max |entry of k_iα − k_it|."""
     least = Point(problem, p).smallest_margin(alpha)
     reach = float(np.abs(_rows(problem, alpha)).max())
     detail = f"the smallest (k_iα − k_it)·p/‖p‖ is {least:.12g}"

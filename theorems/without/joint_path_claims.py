@@ -30,7 +30,7 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.without.flow_claims import EARLIER, LIMIT_FOLLOWED, NORM
 
 TURNS = 4
-"""Number of times that head and prompt are minimised in turn if a support has the dual variable 0 in the head's SVM.
+"""Number of times that the risk is minimised over head and prompt in turn if a support has dual 0 in the head's SVM.
 
 The head then depends on the prompt only through a term r e^{−RΘ} (symbols: see the module), so that few turns
 suffice."""

@@ -15,8 +15,8 @@ from theorems.core.implementation import Implementation
 from theorems.without.flow_claims import direction_claims, start_of
 
 SETTLED = 1e-3
-"""Length of a step (in logits: times the size of the keys) below which gradient descent follows the gradient flow
-closely."""
+"""If the length of steps, times about the largest |entry| of the keys, is below this number, gradient descent follows
+the gradient flow closely."""
 MOST_STEPS = 4096
 
 
@@ -44,6 +44,6 @@ def descend_until_short_steps(case: Case) -> Trajectory:
 
 
 def last_step(case: Case, run: Trajectory) -> float:
-    """Return the length, in logits (times the size of the keys), of the step that would follow the run's last one."""
+    """Return the length of the step that would follow the run's last one, times about the largest |key entry|."""
     log_step = float(run.log_gradient_norm[-1]) + math.log(float(case.arrays["eta"]))
     return case.problem.key_scale * math.exp(min(log_step, 690.0))

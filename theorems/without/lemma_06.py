@@ -28,11 +28,10 @@ from theorems.without.small_cases import plain_cases, starts
 from theorems.without.weakening import weaken
 
 APART = 2.0**-40
-"""Distance from the start, where the loss may have a kink, to a point on either side, in units of 1/(size of the
-keys)."""
+"""Distance from the start, where the loss may have a kink, to a point on either side."""
 LARGEST_M0 = 1e6
-"""Value of M0, the Lipschitz constant of the loss's derivative ℓ', for the test: larger than M0 is for any loss of
-order one."""
+"""Value of M0, the Lipschitz constant of the loss's derivative ℓ', with which the lemma is tested; a loss whose
+constants are of order one has a smaller M0, unless ℓ' jumps."""
 
 
 @st.composite

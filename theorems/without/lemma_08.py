@@ -1,4 +1,4 @@
-"""Lemma 8 for directions q1, q2 of which q2 is not wider, for neighbours of any score, or with a loss that increases.
+"""Lemma 8 without a larger margin of q2 than of q1, with neighbours of any score, or with a loss that increases.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.1, Lemma 8.
 """

@@ -88,7 +88,7 @@ def another_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     p_R is the prompt of the joint path at radius R. Consider a non-support, an input whose label margin is not the
     smallest. If selecting another of its tokens leaves label margin to spare and gives the supports a wider margin, p_R
-    selects this token, and lies in the quadrant of prompts that prefer this token at every R.
+    selects this token: at every R it lies in the quadrant of prompts that prefer this token.
     """
     path = path_of(case)
     if path is not None:

@@ -62,7 +62,7 @@ class MixedMargins:
 
 
 def mixed_margins(joint: Joint, seed: int, *, quadrant: bool = False) -> MixedMargins | None:
-    """Return m0, m1 and p1 (symbols: see the module); None if at no prompt tried a head has a positive label margin.
+    """Return m0, m1 and p1 (symbols: see the module); None if no head has a positive label margin at any tried prompt.
 
     If ATT-SVM(α) is feasible, m0 is min_i max_t a_it, a bound for any softmax weights.
 

@@ -89,7 +89,7 @@ def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
 
 
 def quadrant_claim(pairs: list[Pair]) -> Claim:
-    """Claim (k_iα − k_it)·p_R ≥ 0 for all i and t, at one of the radii R at least, in units of ‖p_R‖ and the keys."""
+    """Claim (k_iα − k_it)·p_R ≥ 0 for all i, t at one radius R at least, per R times max |entry of k_iα − k_it|."""
     least = max(pair.lowest_margin / (pair.R * float(np.abs(pair.joint.rows).max())) for pair in pairs)
     margins = ", ".join(f"{pair.lowest_margin:.6g}" for pair in pairs)
     radii = ", ".join(f"{pair.R:.6g}" for pair in pairs)

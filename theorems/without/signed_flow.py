@@ -54,8 +54,8 @@ def signed_gradient(
 
 
 NEAR = 0.25
-"""Distance from a stationary point of the points at which the flow is checked to lead back, in units of 1/(size of the
-keys)."""
+"""To see whether the flow leads back to a stationary point, points at this distance from it are checked, in units of
+about 1/(largest |entry| of the keys)."""
 ANGLES = 16
 """Number of points around a stationary point at which the flow is checked if d = 2."""
 

@@ -19,7 +19,7 @@ from theorems.core.claim import Claim, Form
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
 RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
-"""Norms R of the points on a ray at which claims are checked, in units of 1/(size of the keys)."""
+"""Norms R of the points on a ray at which claims are checked, in units of about 1/(largest |entry| of the keys)."""
 Pair = tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]
 """Pair of numbers, (b,), and the bounds of their errors, (b,)."""
 

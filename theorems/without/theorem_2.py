@@ -68,15 +68,15 @@ unequal_scores = Weakening(
 
 
 RESTING = 1e-6
-"""Norm of ∇L, relative to the largest term of ∇L and to the size of the keys, below which a start counts as
-stationary."""
+"""A start counts as stationary if ‖∇L‖, divided by the largest term of ∇L and by about the largest |entry| of the
+keys, is at most this number."""
 
 
 def _comes_back(case: Case) -> float:
     """Return by how much less than WALK/8 a run of WALK normalized steps of length ½ moves from its start.
 
-    Return −1 for a stationary start. Lengths are in units of 1/(size of the keys). The result is positive if the run
-    turned back.
+    Return −1 for a stationary start. Lengths are in units of about 1/(largest |entry| of the keys). The result is
+    positive if the run turned back.
     """
     problem, size = case.problem, case.problem.key_scale
     start = start_of(case)

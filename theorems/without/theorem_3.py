@@ -35,8 +35,8 @@ from theorems.without.weakening import Weakening, weaken
 def wrong_end(case: Case) -> float:
     """Return how far, beyond :data:`CLEAR`, a short run of normalized descent ends on the wrong side of a chosen token.
 
-    The distance is minus the smallest margin of the chosen tokens, per unit of ‖p‖ and in units of the keys; if the
-    result is positive, another token is preferred.
+    The distance is minus the smallest margin (k_iα − k_it)·p/‖p‖ of the chosen tokens, divided by about the largest
+    |entry| of the keys; if the result is positive, another token is preferred.
     """
     return -walk(case).smallest_margin(case.chosen_tokens) / case.problem.key_scale - CLEAR
 

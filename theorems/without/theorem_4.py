@@ -60,9 +60,9 @@ def _ratio(case: Case, radii: tuple[float, ...]) -> tuple[Float64[np.ndarray, "r
 
 
 def _unit(case: Case) -> float:
-    """Return the unit of radii: 1/θ(q), with q's directional margin θ(q), or 1/(size of keys) if θ(q) is 0 or ∞.
+    """Return the unit of radii: 1/θ(q), with q's directional margin θ(q), or 1/``key_scale`` if θ(q) is 0 or ∞.
 
-    The unit is at least the cone's radius.
+    The unit is at least the cone's radius; ``key_scale`` is about the largest |entry| of the keys.
     """
     margin = direction(case.problem.keys, case.arrays["q"]).margin
     unit = 1 / margin if 0 < margin < math.inf else 1 / case.problem.key_scale
@@ -95,7 +95,7 @@ def _stays_away(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _towards_q(case: Case) -> float:
     """Return 1 − ρ^{1/2}‖p̄(R)/R − q̄‖ at the end of a short path, R = ρ units: positive if the path is close to q̄.
 
-    Return −1 unless the cone around q has a width μ in (0, ½] and a radius of at least ½/(size of the keys).
+    Return −1 unless the cone around q has a width μ in (0, ½] and a radius of at least ½/``key_scale`` (:func:`_unit`).
     """
     if not (
         0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) >= 0.5 / case.problem.key_scale

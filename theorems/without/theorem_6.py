@@ -42,7 +42,7 @@ from theorems.without.weakening import Weakening
 
 
 def has_weak_support(case: Case) -> float:
-    """Return the share, in the sum of p_mm's dual variables, of supports with dual variable 0 in the head's SVM.
+    """Return which share of the sum of p_mm's dual variables is that of supports with dual 0 in the head's SVM.
 
     Supports are the inputs with the smallest label margin. Return −1 if the case is not readable (see
     :func:`~theorems.without.theorem_5.readable`), p_mm does not exist, some input is no support, or every support has a
@@ -128,7 +128,7 @@ def slow_schedules(draw: DrawFn) -> Case:
 
 
 def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | None:
-    """Return a function from the prompt's radius R to log r, r the head's radius, and the case's prompt radii.
+    """Return two things: the function R ↦ log r (radii of prompt and head), and the array of the case's radii R.
 
     The function interpolates the case's radii linearly in logarithms. Return None unless r and R increase and r/R
     decreases.

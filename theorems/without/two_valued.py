@@ -34,7 +34,7 @@ def tied_optimum(case: Case) -> Finding:
 
 @st.composite
 def tied_cases(draw: DrawFn, *, start: bool = False) -> Case:
-    """Draw separable cases of one input with two different scores, the higher of which two tokens have."""
+    """Draw separable cases of one input in which two tokens have the higher of two different scores."""
     assumed = ("separable", "strict-optimum", "equal-non-optimal-scores")
     case = draw(cases(assumptions=assumed, n=1, tokens=3, d=1, start=starts if start else None, plain=True))
     problem = case.problem

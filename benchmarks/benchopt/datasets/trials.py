@@ -11,7 +11,7 @@ from generators.random_trials import random_trial
 
 
 class Dataset(BaseDataset):
-    """Random problems with n = 4, T = 6, and tokens and head drawn uniformly from the sphere.
+    """Random problems with n = 4, T = 6, and tokens and head drawn uniformly from the unit sphere.
 
     The same seed and number give the same problem.
     """

@@ -12,7 +12,7 @@ from theorems.run.registry.suite import capabilities, statements
 from theorems.run.registry.user_file import is_in_a_file, statement_in_file
 
 KINDS = ("queries-given", "sequence-given")
-"""Ids of the assumptions that data contain queries: one per input, or one for each token of a sequence."""
+"""Ids of two assumptions about the data: that each input has one query, and that each input has several."""
 
 
 def statement_named(id: str) -> Statement:

@@ -25,7 +25,7 @@ Kind = TypeVar("Kind")
 
 
 def definitions_in(modules: Iterable[ModuleType], kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
-    """Yield (module name, object) for every object of type ``kind`` whose conclusion one of the modules defines."""
+    """Yield (module name, object) for each object of type ``kind`` whose function ``conclusion`` is in that module."""
     for module in modules:
         for value in vars(module).values():
             if isinstance(value, kind) and cast(Any, value).conclusion.__module__ == module.__name__:
