@@ -79,7 +79,7 @@ def heads() -> Iterator[tuple[int, int, int]]:
 
 
 def single_users(package: str) -> int:
-    """Count the files of a package that exactly one other room (a package), and no file inside, imports."""
+    """Count the files of a package that exactly one other room (package) imports, and no file of the package itself."""
     graph = files_graph()
     users = {name: {room_of(user) for user, others in graph.items() if name in others} for name in FILES}
     inside = [name for name in FILES if name.startswith(f"{package}.")]

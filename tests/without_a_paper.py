@@ -30,7 +30,7 @@ def delete_slice(paper: str, root: Path) -> None:
     """Delete the folders of a paper and its line in ``pyproject.toml``.
 
     Raises:
-        ValueError: ``pyproject.toml`` has no line for it.
+        ValueError: ``pyproject.toml`` has no line for the paper.
     """
     for other in NEEDED_BY.get(paper, ()):
         delete_slice(other, root)

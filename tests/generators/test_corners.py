@@ -17,7 +17,7 @@ from generators.problems import cases
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 EXAMPLES, FEWER = 200, 60
-"""Numbers of examples among which a corner must occur: one that at least one case in fifty has, or in fifteen."""
+"""Numbers of examples among which a corner must occur: 200 if one case in fifty has it, 60 if one in fifteen has it."""
 
 
 @cache
@@ -148,7 +148,7 @@ def test_corners_of_scores_are_reached() -> None:
     ("further", "least"), [((), 0.25), (("distinct-scores",), 0.25), (("equal-non-optimal-scores",), 0.1)]
 )
 def test_locally_but_not_globally_optimal_tokens_are_frequent(further: tuple[str, ...], least: float) -> None:
-    # Under Assumption B the chosen token α_i of an input i with a neighbour is optimal; others may not be.
+    # Under Assumption B the chosen token α_i of an input i with a neighbour is optimal; that of another may not be.
     assert (
         share(
             lambda c: (c.problem.gaps(c.alpha) < 0).any(),

@@ -56,7 +56,7 @@ def test_keys_with_a_repeated_token_or_difference_are_not_in_general_position() 
 
 
 def test_keys_of_which_a_matrix_has_ones_in_its_range_are_not_in_general_position() -> None:
-    # In one dimension with rows ±1 and 2, a prompt gives all ones only for two equal rows.
+    # In one dimension a prompt has the product 1 with two rows only if the rows are equal: 1 and 1, but not 1 and 2.
     assert holds_for([[[1], [0]], [[2], [0]]])
     assert holds_for([[[1], [0]], [[1], [0]]]) is False
     # In two dimensions (1, 0), (0, 1), (1/2, 1/2) are pairwise independent, but all have the product 1 with (1, 1).

@@ -46,8 +46,8 @@ def logits(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[list[fmpq]]:
 
 
 def bits_for(problem: Problem, p: Float64[np.ndarray, "d"]) -> int:
-    """Return a precision at which 1 − s and ℓ(γᵀs) − ℓ(γ) keep leading digits although a weight s is within e^{−range}
-    of 1, with the range of logits.
+    """Return a precision at which 1 − s and ℓ(γᵀs) − ℓ(γ) keep leading digits although a weight s is within e^{−a} of
+    1, where a is the largest difference between two logits of an input.
     """
     reach = max(float(max(row) - min(row)) if row else 0.0 for row in _floats(logits(problem, p)))
     return BITS + 2 * math.ceil(reach / math.log(2))

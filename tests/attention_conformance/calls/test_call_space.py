@@ -211,7 +211,7 @@ def test_masks_of_full_shape_differ_between_entries_and_heads() -> None:
 
 @pytest.mark.parametrize("space", ["sdpa", "flash"])
 def test_some_calls_have_several_queries_and_over_a_thousand_queries_or_keys(space: str) -> None:
-    """Long calls occur in each cover of pairs, and cost at most half of the limit."""
+    """Each set of plans with all pairs of levels has long calls, each of which takes at most half of the limit WORK."""
     for seed in range(3):
         sizes = [build_call(plan, SPACES[space], seed, k).sizes for k, plan in enumerate(array(SPACES[space], 2, seed))]
         long = [size for size in sizes if size["L"] > 1 and max(size["L"], size["T"]) >= LONGEST[0]]
@@ -222,8 +222,8 @@ def test_some_calls_have_several_queries_and_over_a_thousand_queries_or_keys(spa
 
 
 def test_every_row_sees_a_key_unless_none_is_intended() -> None:
-    """Rows that are meant to see no key are the first of L > T rows, aligned at the bottom right, and those whose
-    window is beyond the keys.
+    """Two kinds of rows see no key even without a mask: the first L − T rows, if L > T and the last row is aligned with
+    the last key, and rows whose window lies beyond the keys.
     """
     for call in CALLS:
         if call.is_large or (call.visible is None and call.bias is None):
@@ -266,7 +266,7 @@ def bits(x: float) -> int:
 
 
 def weights_of(call: AttentionCall) -> np.ndarray:
-    """Return the exact weights of a call whose other logits are so far below the largest that their weight is zero."""
+    """Return the exact weights of a call in which every logit below the largest is so small that its weight is 0."""
     group = call.query.shape[1] // call.key.shape[1]
     assert call.scale is not None
     assert bits(call.scale**0.5) == 1  # the scale is a power of four, whose square root is exact too

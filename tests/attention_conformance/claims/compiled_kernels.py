@@ -73,7 +73,7 @@ class _Normalised(torch.autograd.Function):
 
 
 def written_unsaid(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Return attention whose normalisation, an operator that does not declare its effect, the compiler drops."""
+    """Return attention that compiled code does not normalise, as the operator declares that it changes no argument."""
     logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
     return _Normalised.apply(logits) @ value
 
@@ -90,8 +90,8 @@ def _(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
 
 
 def strides_of_another(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
-    """Return attention by an operator that returns transposed memory, but declares contiguous: compiled views are
-    wrong.
+    """Return attention by an operator that returns transposed memory but declares it contiguous, so that views of the
+    output are wrong in compiled code.
     """
     output = _attend(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)
     return output.flatten(0, 2).unflatten(0, query.shape[:-1])

@@ -76,7 +76,7 @@ _of_heads_in_place_of_entries(lambda x: x.shape[0] == 1 < x.shape[1] and x.dtype
 
 @sdpa
 def values_in_steps_of_their_width(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
-    """For one query, match blocks of E keys with blocks of M values, their numbers of columns
+    """For a single query, match blocks of E keys with blocks of M values, where keys have E columns and values M
     (ik_llama.cpp PR #2031).
     """
     E, M, T = q.shape[-1], v.shape[-1], k.shape[2]
@@ -212,7 +212,7 @@ def mask_remembered_by_its_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bo
 
 @flash
 def mask_of_the_last_length(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
-    """Cut the causal mask of an earlier call with as many keys to the number of queries (Model-Optimizer PR #1296)."""
+    """Reuse the causal mask of an earlier call with equally many keys, cut to L queries (Model-Optimizer PR #1296)."""
     if not causal or max(window) >= 0:
         return right_flash(q, k, v, causal, window, softcap, scale)
     L, T = q.shape[2], k.shape[2]

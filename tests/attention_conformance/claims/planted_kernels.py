@@ -36,7 +36,7 @@ class CapNotDifferentiated(Tiled):
 
 
 class OneUnitOff(Tiled):
-    """A kernel that multiplies its output by 1 − 2⁻⁷: within half precision's rounding, unless results are exact."""
+    """A kernel that multiplies its output by 1 − 2⁻⁷, which half precision allows unless results must be exact."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         out, lse = super().forward(q, k, v)
@@ -128,7 +128,7 @@ def formula(
     *,
     added: bool = False,
 ) -> Tensor:
-    """Return right attention, NaN in rows without visible keys; −∞ replaces hidden logits, or is added if ``added``."""
+    """Return right attention, NaN without visible keys; −∞ replaces hidden logits or, if ``added``, is added."""
     logits = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         hidden = torch.zeros(attn_mask.shape, dtype=query.dtype).masked_fill(~attn_mask, -math.inf)

@@ -29,11 +29,11 @@ from theorems.core.claim import Verdict
 
 FAILING: dict[str, dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
 OFTEN = ("causality_dropped_with_a_mask-float64", "head_of_96-float64", "keys_remembered_by_their_pointer-float64")
-"""Faults of options, sizes and states on which ``make test`` makes all calls in order, not only the failing one."""
+"""Faults of options, of sizes and of states, for which ``make test`` makes all calls, not only the failing one."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 RIGHT_IN_ANOTHER_WAY = [(name, dtype) for name in UNUSUAL for dtype in DTYPES]
 PARTS = 8
-"""``make test`` makes an eighth of the calls on each right kernel, each time another eighth."""
+"""``make test`` makes every eighth call on a right kernel, beginning with another call for the next kernel."""
 
 
 @cache

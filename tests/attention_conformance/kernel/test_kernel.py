@@ -154,8 +154,8 @@ def used_of(found: Bounded, truth: Any) -> float:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rounding_far_above_a_tiny_gradient_is_no_violation(dtype: str) -> None:
-    """Two keys are equal, and the third has the weight e^−hundreds: so has ∇L, but a kernel's rounding
-    error is 1e-17.
+    """Two keys are equal, and the third has a weight of e^−hundreds, so ∇L is as small; but the rounding error of a
+    kernel is 1e-17.
     """
     problems = [
         Problem(np.array([[[-1.0], [-1.0], [0.0]]]), np.array([[-2.0, -3.0, 0.0]])),

@@ -1,8 +1,8 @@
 """Descent over head and prompt on two spheres: the point where it ends, and the gradient reported there.
 
 Notation: r and R are the radii of head and prompt; y is the head's part across v̄_mm, the unit vector of the max-margin
-head; q is the prompt. A support is an input whose constraint of the head's SVM is tight, and r times its slack is the
-amount by which another input's output may decrease without influence on the risk.
+head; q is the prompt. A support is an input whose constraint of the head's SVM is tight. The output of any other input
+may decrease by r times the slack of its constraint without influence on the risk.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def figure_3(third: tuple[float, float]) -> Joint:
 
 
 def exact_log_risk(joint: Joint, log_r: float, w: np.ndarray, p: np.ndarray) -> tuple[float, float]:
-    """Return log L + rΓ and log(L − L_α) + rΓ, with 60 digits beyond those of e^{−rΓ}; exactly, v̄_mm = (0, 1)."""
+    """Return log L + rΓ and log(L − L_α) + rΓ, with 60 digits beyond those of e^{−rΓ}; v̄_mm is exactly (0, 1)."""
     with mpmath.workdps(60 + int(math.exp(log_r))):
         r = mpmath.exp(mpmath.mpf(log_r))
         v = [mpmath.mpf(float(w[0])), r + mpmath.mpf(float(w[1]))]

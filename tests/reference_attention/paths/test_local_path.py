@@ -35,7 +35,7 @@ def test_no_point_of_a_grid_in_the_cone_is_better_than_the_local_path(problem: P
     for R, sign, size in zip(path.norms, path.sign, path.log_excess, strict=True):
         s, l = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, grid(mu, 1.0, R), ALPHA)
         ranks = order(np.append(s, sign), np.append(l, size))
-        # The path is a local search: its logarithm may miss the best value by the last polish, not by a grid cell.
+        # The path is a local search: log |L − L_α| may miss the best value by the last polish, not by a grid cell.
         assert ranks[-1] <= ranks[:-1].min() + 1e-6 * abs(size)
 
 

@@ -1,7 +1,7 @@
 """The residual that a float solution reports, computed by hand for one row (1), with p ≥ 1 and dual λ, and other
 results.
 
-The point p = λ = u/(1 − u) is that of a vector u of weights of the least-squares problem; the solution p = 1 has u = ½.
+A weight u of the least-squares problem gives the point and dual p = λ = u/(1 − u), so u = ½ gives the solution p = 1.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def test_the_exact_solution_has_residual_zero() -> None:
 
 
 def test_a_point_that_is_too_short_violates_feasibility_most() -> None:
-    """At u = ¼, p = λ = ⅓: the margin misses 1 by 2/3, λ times which is 2/9; the residual takes both relative to 1 +
-    p².
+    """At u = ¼, p = λ = ⅓: the margin p misses 1 by 2/3, and λ times this is 2/9; the residual is the larger of these
+    two numbers, divided by 1 + p².
     """
     assert at(0.25).kkt_residual == pytest.approx((2 / 3) / (1 + 1 / 9))
 
 
 def test_a_point_that_is_too_long_violates_complementarity() -> None:
-    """At u = ¾, p = λ = 3: the margin exceeds 1 by 2, λ times which is 6."""
+    """At u = ¾, p = λ = 3: the margin p exceeds 1 by 2, and λ times this is 6, which is divided by 1 + p² = 10."""
     assert at(0.75).kkt_residual == pytest.approx(6 / 10)
 
 

@@ -94,7 +94,7 @@ def test_the_kkt_residual_is_that_computed_by_hand() -> None:
         assert kkt_residual(rows[:1] / unit, 2.0, p) == pytest.approx(1 / np.sqrt(5), rel=1e-12)
     # Two rows span both coordinates; the second has margin ½ instead of 1.
     assert kkt_residual(rows, 2.0, np.array([1.0, 0.5])) == 0.5
-    # The slope of the norm is zero at first, then beyond the floats.
+    # The slope of the norm is zero at the first point, p = 0, and beyond the floats at the second.
     assert kkt_residual(rows, 3.0, np.zeros(2)) == np.inf
     with np.errstate(over="ignore"):
         assert kkt_residual(rows, 3.0, np.array([-1e200, 1.0])) == np.inf
@@ -116,8 +116,8 @@ def test_newton_s_method_needs_at_most_five_steps(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("norm", [1.5, 3.0])
 def test_a_constraint_that_is_nearly_tight_has_no_multiplier(norm: float) -> None:
-    """The second token alone would require 1/1.0005 of the norm that the first one requires: its constraint, within
-    1e-2 of its bound, gets no multiplier.
+    """The row of the third token is 1.0005 times that of the second, so its constraint is within 1e-2 of tight, but
+    must get no multiplier.
     """
     keys, alpha = np.array([[[2.0, 1.0], [0.0, 0.0], [-0.001, -0.0005]]]), np.array([0])
     alone = least_power_norm(keys[:, :2], alpha, norm, np.ones(2))

@@ -197,7 +197,7 @@ def test_no_other_method_is_tried_after_one_that_reaches_the_norm() -> None:
 
 
 def test_walls_are_looked_for_in_the_direction_of_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the end of each step that is the direction of the step, and at the start −∇L."""
+    """The direction of the flow is that of the step at the end of each step, and −∇L at the start."""
     requests: list[tuple[Any, Any]] = []
     monkeypatch.setattr(WallDistance, "arc", lambda self, p, velocity: requests.append((p, velocity)) or math.inf)
     problem, _ = separable(0)

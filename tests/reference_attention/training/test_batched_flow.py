@@ -89,7 +89,7 @@ def test_the_final_point_of_a_flow_has_exactly_the_requested_norm(monkeypatch: p
 
 
 def test_walls_are_looked_for_in_the_direction_of_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the end of each step that is the direction of the step, and at the start −∇L."""
+    """The direction of the flow is that of the step at the end of each step, and −∇L at the start."""
     requests: list[tuple[np.ndarray, np.ndarray]] = []
     original = BatchedGradient.ahead
 
@@ -165,8 +165,8 @@ def test_the_estimated_error_is_of_order_seven_and_far_above_the_true_error() ->
 
 @pytest.mark.parametrize("fault", ["curvature", "weights"])
 def test_a_batch_whose_steps_are_faulty_hands_its_flows_over(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """Without the curvature a stiff flow makes no progress; if extrapolated with weights for other substeps, no step is
-    accurate.
+    """Without the curvature a stiff flow makes no progress; with extrapolation weights for other numbers of substeps,
+    no step is accurate.
     """
     batch, starts = problems(3, 1, 2, 1) if fault == "weights" else problems(3, 2, 3, 3)
     monkeypatch.setattr(batched_flow, "MOST", 31)

@@ -59,8 +59,8 @@ def test_the_time_of_a_flow_in_one_dimension_agrees_with_the_closed_form(gradien
     x = k * flow.norms[1:]
     small = np.minimum(x, 300.0)
     expected = np.where(x < 300, np.log(2 * np.sinh(small) + 2 * small), x) - np.log(gap * k * k)
-    # Richardson's rule on the solver's steps leaves far less than the h⁴ of steps of a tenth in log s, and the
-    # solver an absolute error on p, relative to p at the smallest norms.
+    # Allowed errors: h⁴ for steps of h = 0.1 in the logarithm of the arc length, though Richardson's rule errs by far
+    # less, and ten times the solver's absolute error of p, as a share of ‖p‖.
     allowed = 0.1**4 + 10 * flow.absolute / flow.norms[1:]
     assert (np.abs(flow.log_time[1:] - expected) <= allowed).all()
     wrong = gradient_flow(two_tokens(k, gap), np.zeros(1), norm=1e6, gradient=cooler)

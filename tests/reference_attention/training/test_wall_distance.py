@@ -18,7 +18,7 @@ from reference_attention.training.wall_distance import ROOM, WallDistance
 KEYS = np.array([[[0.0, 0.0, 0.0], [-(2.0**-7), 0.0, -(2.0**-8)]], [[0.0, 64.0, 32.0], [0.0, 64.0, 0.0]]])
 PROBLEM = Problem(KEYS, np.array([[-1.0, -2.0], [1.0, 2.0]]))
 START = np.array([34486.25, 6487.3, -2134.9])
-"""A start at which the long row's margin is 68317 and, because of the short row, shrinks by 14 per unit of arc."""
+"""A start where the margin of input 1's long row is 68317; it falls by 14 per unit of arc along input 0's short row."""
 NORM = 46862.0
 
 
@@ -30,7 +30,7 @@ def margins(p: np.ndarray) -> list[float]:
 def test_a_flow_does_not_pass_a_wall_that_its_solver_cannot_see(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setattr("reference_attention.training.flow.METHODS", {method: METHODS[method]})
     assert min(margins(gradient_flow(PROBLEM, START, norm=NORM).final)) > 0
-    if method != "LSODA":  # only LSODA takes steps long enough to pass it
+    if method != "LSODA":  # only LSODA takes steps long enough to pass the wall
         return
     monkeypatch.setattr(WallDistance, "arc", lambda self, p, velocity: math.inf)
     assert margins(gradient_flow(PROBLEM, START, norm=NORM).final)[1] < -1e4
@@ -46,8 +46,8 @@ def test_at_the_wall_the_other_term_is_larger_by_room() -> None:
     velocity = np.array([2.0, 0.0, 1.0]) / math.sqrt(5)
     arc = WallDistance(PROBLEM).arc(START, velocity)
     first, second = margins(START + arc * velocity)
-    # The exponent of a term is log(gap·size·|ℓ'|) − margin; at the wall the second exceeds the first by ROOM, with ℓ'
-    # at the best scores.
+    # The exponent of a row's term is log(gap·size·|ℓ'|) − margin, with ℓ' at the best score; at the wall that of the
+    # long row exceeds that of the short row by ROOM.
     short, long = math.log(math.hypot(2.0**-7, 2.0**-8)), math.log(32.0)
     slopes = [-math.log1p(math.exp(u)) for u in (-1.0, 2.0)]
     assert (long + slopes[1] - second) - (short + slopes[0] - first) == pytest.approx(ROOM, abs=1e-8)

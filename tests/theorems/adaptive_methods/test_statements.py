@@ -220,8 +220,8 @@ def test_the_formulas_of_adam_in_plain_floats() -> None:
 
 
 def test_misplaced_mass_by_hand() -> None:
-    """Two samples take turns with β = ½ and tiny steps: their weights in memory differ by a factor 2, so the share is
-    tanh(log 2/4).
+    """Two samples take turns with β = ½ and tiny steps: their weights in the momentum differ by a factor 2, so the
+    share of misplaced mass is tanh(log 2/4).
     """
     shares = np.tile(np.eye(2), (30, 1))
     share = misplaced(exact(1.0), StepSchedule(np.full(60, 1e-12), 0.5), shares, exact(np.array([0.5, 0.5])))

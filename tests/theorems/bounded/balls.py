@@ -80,8 +80,8 @@ def upper(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def with_errors(rng: np.random.Generator, value: np.ndarray, unknown: float = 0.02) -> Bounded:
-    """Return balls around the values whose radii are zero, a rounding, a part of the value, the whole value, larger, of
-    any size or of order 1; a few radii are infinite.
+    """Return balls around the values, with radii of zero, a rounding, a part of the value, the whole value, more, any
+    size or order 1; a few radii are infinite.
     """
     shape = value.shape
     size = np.where(np.isfinite(value), np.abs(value), 0.0)

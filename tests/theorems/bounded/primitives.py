@@ -41,7 +41,7 @@ class Primitive:
         size: function of the float operands: the magnitude to which the rule's own rounding is relative; None for
             rules that round nothing.
         roundings: the rule's own error is at most this many times 2^−53 of ``size``.
-        use: the least share of an inherited error that some corner of the operands' balls uses, median over entries.
+        use: some corner of the operands' balls uses at least this share of the error bound (median over entries).
     """
 
     name: str

@@ -266,7 +266,7 @@ def test_a_statement_lists_the_limits_that_its_claims_refine() -> None:
 
     @statement("x", claims=(limit, offset), cases=small_cases)
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """x."""
+        """Make an undecided claim and a falsified one."""
         yield undecided_claim(limit, "no path", Form.LIMIT)
         yield Claim(offset, Form.SHARP, -1.0, 0.0, "exact")
 

@@ -176,7 +176,7 @@ def test_an_undecided_assumption_gives_no_counterexample() -> None:
 
 def test_a_conclusion_that_raises_refutes_nothing() -> None:
     def broken(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """Breaks."""
+        """Divide by the seed, which is 0."""
         yield Claim("a", Form.EXACT, 1.0 / case.seed, 0.0, "exact")
 
     result = examine(replace(fake(0.0, 0.0), conclusion=broken), CASE)
@@ -206,7 +206,7 @@ def test_a_flow_that_ends_at_a_finite_point_refutes_divergence() -> None:
 
 def test_a_case_on_which_a_conclusion_raises_counts_as_meeting_the_assumptions() -> None:
     def broken(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        """Breaks."""
+        """Raise ZeroDivisionError."""
         raise ZeroDivisionError
         yield
 

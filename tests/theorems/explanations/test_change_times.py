@@ -31,8 +31,8 @@ ETA = 0.01
 
 
 def time_of_change(keys: np.ndarray, scores: np.ndarray, p: np.ndarray, factors: bool) -> float:
-    """Return η times the steps of gradient descent on p, or on factors of p, until another token has the largest
-    weight.
+    """Return η times the number of steps that gradient descent on p, or on factors of p, takes until another token has
+    the largest weight.
     """
     first = int((keys @ (np.outer(*p).ravel() if factors else p)).argmax())
     for steps in range(1, 1_000_000):

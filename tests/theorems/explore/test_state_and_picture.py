@@ -58,7 +58,7 @@ def test_tokens_agree_with_the_data_and_neighbours_with_the_exact_solution(name:
 
 @pytest.mark.parametrize("name", SIZES)
 def test_the_chosen_token_and_its_neighbours_lie_on_the_edges_of_the_margin_band(name: str) -> None:
-    """The lines of the band are level sets of k·p_mm, since p_mm lies in the plane: the second has neighbours only."""
+    """As p_mm lies in the plane, the edges are level sets of k·p_mm: one has the chosen token, one the neighbours."""
     state = state_of(dataset_named(name))
     solved = solve(state)
     drawn, lines = tokens(state, solved), band(state, solved)

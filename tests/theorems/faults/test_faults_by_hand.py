@@ -105,8 +105,8 @@ def test_drop_last_removes_the_last_iterate() -> None:
 
 
 def test_faults_of_directions_report_wrong_neighbours() -> None:
-    """In direction q, margins are 1, 1.05 and 3 in the first input, 2 and 1 in the second, with its chosen
-    token twice.
+    """In direction q, the other tokens have the margins 1, 1.05 and 3 in the first input, and 2 and 1 in the second, in
+    which two tokens tie for the largest logit.
     """
     keys = np.array([[[3.0, 0], [2, 0], [1.95, 1], [0, 0]], [[2, 0], [0, 0], [1, 5], [2, 1]]])
     q = np.array([1.0, 0.0])
@@ -224,8 +224,8 @@ def test_next_token_wraps_around_after_the_last_token() -> None:
 
 
 def test_faults_of_sets_leave_out_choices_of_tokens() -> None:
-    """Tokens 0 and 1 of the first input and 1 and 2 of the second are optimal; pairs of choices have p_mm of
-    one norm.
+    """Tokens 0 and 1 of the first input are optimal, and so are tokens 1 and 2 of the second, whose keys are equal, so
+    that some choices have p_mm of equal norm.
     """
     keys = np.array([[[1.0, 0], [1, 2], [0, 0]], [[0, 0], [1, 0.5], [1, 0.5]]])
     optimal = np.array([[True, True, False], [False, True, True]])

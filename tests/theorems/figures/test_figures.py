@@ -188,7 +188,7 @@ def shows_4(numbers: Numbers) -> bool:
 
 
 def shows_5(numbers: Numbers) -> bool:
-    """Return whether for every score C the limit is p̄_mm and the offset from its ray ½ log(c_1/c_2), as predicted, and
+    """Return whether flows go to p̄_mm with the offset ½ log(c_1/c_2), c_i = γ|ℓ'(γ)| for the scores γ = C and 1, and
     for large C paths lean to the input of score C with the correlation loss, to that of score 1 with the logistic one.
     """
     for loss, sign in (("correlation", 1.0), ("logistic", -1.0)):

@@ -130,8 +130,8 @@ def test_the_bound_fails_for_wrong_steps() -> None:
 
 
 def every_choice(rows: np.ndarray) -> np.ndarray:
-    """Return the sums of rows, (n, k − 1, d), over every nonempty set of samples, with every choice of a row of
-    each.
+    """Return the sum of rows for every nonempty set of samples and every choice of one row per sample; ``rows`` is
+    (n, k − 1, d).
     """
     options = [[np.zeros(rows.shape[2]), *own] for own in rows]
     return np.array([np.sum(chosen, axis=0) for chosen in product(*options)][1:])
@@ -139,8 +139,8 @@ def every_choice(rows: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
 def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
-    """With equal weights of samples, Y is a log-sum-exp over sums of rows; enumerate it, its gradient and its second
-    derivative in directions (a variance), which is at most V(u).
+    """With equal weights of samples, Y is a log-sum-exp over sums of rows. Enumerate these for Y, its gradient and its
+    second derivatives (variances), which are at most the bound V(u), ``LabelGeometry.curvature``.
     """
     rng, q = np.random.default_rng(0), conjugate_power(norm)
     for _ in range(40):
@@ -195,8 +195,8 @@ OPPOSED = data([[1.0, 0.3], [1.0, -0.3]], [0, 0], 2)
 
 
 def test_long_steps_gain_where_the_excess_is_small() -> None:
-    """Where the excess is small, steps of length up to nearly 8γ/D'² decrease Y by the bound with V; the general bound
-    is useless from 2γ/D² on.
+    """Where the excess is small, the bound with the curvature V proves that steps of length up to nearly 8γ/D'²
+    decrease Y; the general bound proves nothing from the length 2γ/D² on.
     """
     solution = norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert solution is not None
@@ -213,8 +213,8 @@ def test_long_steps_gain_where_the_excess_is_small() -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.9])
 def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
-    """At a small excess, sign descent that moves to and fro nearly attains the bound, so V cannot be a tenth
-    smaller.
+    """At a small excess, sign descent that moves to and fro nearly attains the bound with the curvature V, so that V
+    cannot be a tenth smaller.
     """
     solution = norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert solution is not None
@@ -293,8 +293,8 @@ def test_drawn_classification_data_are_separable_and_shrink() -> None:
 
 
 def test_margins_of_rows_columns_and_blocks_by_hand() -> None:
-    """W has the rows w_0 and w_1 of one entry each, so its rows coincide with its first entry and the rest; there is
-    one column.
+    """W has two rows of one entry each, so the blocks of kind "first" (the first entry, and the rest) are the rows; the
+    only column is all of W.
     """
     for kind, due in (("rows", 2.0), ("columns", math.sqrt(2)), ("first", 2.0)):
         solution = norm_max_margin(TWO.keys, TWO.labels, Blocks(math.inf, kind, TWO.shape))

@@ -83,7 +83,7 @@ def _without_change(original: Any, share: float) -> Any:
 
 
 def _without_others(original: Any, share: float) -> Any:
-    """Return the bound on q with T − 1 replaced by its power 1 − share."""
+    """Return the bounds on the weight q of other tokens, the upper one with (T − 1)^(1 − share) in place of T − 1."""
     return lambda margin, T: (original(margin, 1 + (T - 1) ** (1 - share))[0], original(margin, T)[1])
 
 

@@ -132,7 +132,7 @@ def claim(claims: tuple[Claim, ...], name: str) -> Claim:
 
 
 def test_lemma_4_is_an_equality_for_two_tokens() -> None:
-    # So a gradient that is shorter by more than rounding violates the lemma.
+    # Because of this equality, a gradient that is shorter by more than rounding violates the lemma.
     case = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1.0, 0.0]])))
     descent = claim(check(statement_named("lemma-4"), case, REFERENCE).claims, "descent")
     assert abs(descent.slack) <= descent.tolerance

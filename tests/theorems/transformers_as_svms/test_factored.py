@@ -154,7 +154,7 @@ def test_a_flow_that_ends_early_is_falsified_unless_the_reference_ends_early_too
 
 
 def test_where_rounding_leaves_no_point_a_margin_of_1_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such rounding occurs, for example, if queries differ by a relative 1e-12."""
+    """Rounding leaves no point a margin of 1, for example, if queries differ by a relative 1e-12."""
     module = "theorems.transformers_as_svms.factored_flow.points_with_margin"
     monkeypatch.setattr(module, lambda *of: np.zeros((3, CASE.problem.d)))
     claim = claims_of(FLOW, CASE, REFERENCE)["climbs-outward"]

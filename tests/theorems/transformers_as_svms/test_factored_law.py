@@ -31,8 +31,8 @@ DATA = QueryDataset(_sphere(3, 4, 4), _sphere(3, 4), [1, -1, 1], _sphere(4))
 
 @pytest.fixture(scope="module")
 def followed() -> tuple[FactoredPoints, NuclearMaxMargin, Any]:
-    """Return the points of a flow from a balanced start that selects the optimal tokens, the solution, and
-    certificates.
+    """Return the points of a flow that starts balanced and selects the optimal tokens, the solution, and the
+    certificates at these points.
     """
     svm = nuclear_max_margin(DATA.keys, DATA.problem.optimal)
     assert isinstance(svm, NuclearMaxMargin)

@@ -2,7 +2,7 @@
 formula or data.
 
 Rows are the matrices (x_iα − x_it) z_iᵀ. That generic data have independent rows if T − 1 ≤ d and n(T − 1) ≤ d e is
-checked on small grids of sizes by exact ranks, and so is the example in the proof, which the statement's docstring has.
+checked on small grids of sizes by exact ranks, and so is the example in the proof that the statement's docstring gives.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def test_separating_weights_from_labels_are_those_of_the_formula() -> None:
 
 
 def test_the_lower_bound_of_the_excess_risk_by_margins() -> None:
-    """For each input, the bound on the excess risk is Γ/(1 + e^h), with its least gap Γ and its least margin h, p or
-    2p.
+    """For each input, the bound on the excess risk is Γ/(1 + e^h), with the input's least gap Γ, which is 1 or ½, and
+    its least margin h, which is p or 2p.
     """
     result = FloorBounds(AttentionAt(linear(), np.array([[0.0], [1.5]]))).lower["excess-at-least-by-margins"]
     due = [[math.log(g / (1 + math.exp(h * p))) for g, h in ((1, 1), (0.5, 2))] for p in (0.0, 1.5)]

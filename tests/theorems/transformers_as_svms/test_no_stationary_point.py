@@ -151,7 +151,7 @@ def test_singular_values_are_certified_and_close(case: Case) -> None:
     of_rows = certified_eigenvalue(gram, identity(len(rows)))
     of_zero_sums = certified_eigenvalue(gram, zero_sum_metric(case.problem.n, case.problem.T))
     assert 0 < of_rows == pytest.approx(least, rel=1e-5, abs=1e-12 * float(np.abs(rows @ rows.T).max()))
-    # Σ_t c_t² over all tokens is between one and T times the sum without α.
+    # For coefficients c of sum zero, Σ_t c_t² over all tokens is between one and T times the sum without α.
     assert of_rows / case.problem.T <= of_zero_sums * (1 + 1e-5)
     assert of_zero_sums <= of_rows * (1 + 1e-5)
 

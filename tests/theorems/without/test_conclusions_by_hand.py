@@ -158,8 +158,8 @@ def test_the_smoothness_constant_for_a_given_m0_is_that_of_the_formula() -> None
 def test_mixing_is_compared_only_where_the_assumption_requires_it(
     logs: np.ndarray, others: np.ndarray, asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The assumption is about pairs of points with log q ≤ 1.5 log q' at all radii, for decreasing weights q of other
-    tokens.
+    """The assumption is about pairs of points at which log q ≤ 1.5 log q' at all radii and q decreases, where q and q'
+    are the weights of other tokens.
     """
     worst = iter([exact(logs), exact(others)])
     monkeypatch.setattr(lemma_14, "worst_mixing", lambda case, at: next(worst))
@@ -176,8 +176,8 @@ def test_mixing_is_compared_only_where_the_assumption_requires_it(
 def test_the_unit_of_radii_of_a_local_path_is_that_of_the_formula(
     q: tuple[float, float], radius: float, unit: float
 ) -> None:
-    """For keys (2, 0) and 0 the unit of radii is one over the margin of q, or over the size of the keys if q prefers no
-    token; at least the radius of the cone.
+    """For keys (2, 0) and 0 the unit of radii is one over the margin of q, or one over the size of the keys if q
+    prefers no token, but never less than the radius of the cone.
     """
     problem = Problem(np.array([[[2.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]))
     case = Case(problem, arrays=MappingProxyType({"q": np.array(q), "cone_radius": np.array(radius)}))

@@ -31,8 +31,8 @@ FOLDER = ROOT / "counterexamples"
 
 
 def test_large_steps_are_followed_to_the_limit_and_a_wrong_limit_is_refuted() -> None:
-    """With a long step, Theorem 2 still holds on the first case; with two inputs, as in Figure 8, the same code refutes
-    it.
+    """On a case with one input, the limit of Theorem 2 is upheld even for a long step; on one with two inputs, Figure
+    8, the same code refutes it.
     """
     weakened = weakened_named("theorem-2", "step-size")
     problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0]]]), np.array([[1.0, 0.0, 0.0]]))
@@ -112,8 +112,8 @@ def test_the_head_s_offset_for_a_support_of_dual_zero_is_stationary() -> None:
 
 
 def test_the_bounds_for_mixed_features_hold_at_every_prompt() -> None:
-    """The first number bounds the least margin of features, mixed by any prompt, along v̄_mm; the second is
-    attained.
+    """At no prompt is the label margin of v̄_mm above the first number; the second, which is larger, is the label margin
+    of another head.
     """
     case = load(FOLDER / "theorem-6-without-separable.json").case
     joint = joint_of(case)

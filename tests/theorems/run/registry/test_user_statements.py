@@ -279,7 +279,7 @@ def test_a_text_that_names_no_tolerance_is_refused_as_a_reason(capsys: pytest.Ca
     assert "raised ValueError in mine.py, line 9: claim norm: no tolerance named 'about right'" in output
 
 
-# ---- what breaks is inconclusive, with its line ----------------------------------------------------------
+# ---- conclusions that raise or yield no claims are inconclusive; the line is named -----------------------
 
 
 @pytest.mark.parametrize(

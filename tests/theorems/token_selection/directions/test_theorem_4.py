@@ -100,8 +100,8 @@ def excess_along(case: Case, name: str, R: float) -> arb:
 def test_lemma_8b_is_false_for_a_neighbour_of_equal_score() -> None:
     """If the only neighbour of q1 scores like the selected token, q1 is not neighbour-optimal, yet L is constant.
 
-    With a third token of lower score, q1 is still not neighbour-optimal, but has a larger risk than q2, not a smaller
-    one.
+    With a third token of lower score, q1 is still not neighbour-optimal, but the risk along q1 is larger than along q2,
+    though Lemma 8 (b) claims that it is smaller.
     """
     flat = pair([[0.0, 0.0], [-1.0, 0.0]], [0.0, 0.0], [3.0, 4.0], [1.0, 0.0])
     assert ASSUMPTIONS["wider-direction"].check(flat).holds

@@ -1,7 +1,7 @@
 """Bounds on the growth of descent carry the rounding of their own formulas, which is compared with ball arithmetic.
 
-The climb is the increase of p·p_mm after t steps of size η; Δ is a step; the deficit is how much less than ‖p‖ it may
-be.
+The climb is the increase of p·p_mm after t steps of size η; Δ is a step; the deficit is the most by which
+⟨p(t) − p(b), p̄_mm⟩ falls short of ‖p(t)‖ − ‖p(b)‖.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def test_the_exact_climb_is_within_the_error_bound(steps: int) -> None:
 
 @pytest.mark.parametrize("lag", [0.0, 2.0])
 def test_a_deficit_is_summed_over_the_steps_of_each_run(lag: float) -> None:
-    """The deficit is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ ‖Δ‖²/(2(‖p‖ + λ)), with λ the lag and p(b) the first point
-    that is not 0 if λ = 0.
+    """The deficit is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ ‖Δ‖²/(2(‖p‖ + λ)), where λ is the lag; b is 1 if λ and p(0)
+    are 0, otherwise b is 0.
     """
     norms, lengths = np.array([[1.0, 0.0], [2.0, 3.0], [4.0, 6.0]]), np.array([[1.0, 3.0], [2.0, 4.0]])
     result = correlation_deficit(exact(norms), exact(lengths), exact(lag))

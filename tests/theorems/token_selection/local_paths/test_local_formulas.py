@@ -65,7 +65,7 @@ def test_a_radius_is_resolved_if_logits_have_six_correct_bits() -> None:
 
 
 def test_step_growth_adds_up_to_the_logarithm_of_the_factor() -> None:
-    """Entries are equal in even columns; in odd columns they decrease like 1/(20 + s) with the step s."""
+    """The growth ‖Δ‖/‖p‖ of a step Δ is equal in all steps of even columns; in odd ones it falls like 1/(20 + s)."""
     result = growth(4, math.exp(2.0), 3)
     assert result[:, 0] == pytest.approx(np.full(4, 0.5))
     assert result[:, 1].sum() == pytest.approx(2.0)

@@ -79,7 +79,7 @@ original = module.log_slope_bounds
 
 
 def _shrunk(low: Any, high: Any) -> Any:
-    """Return the bounds with C0 raised to the largest C1, so that Λ becomes log n or less."""
+    """Return log C0 and log C1, bounds of the loss per weight of other tokens, with C0 raised to max C1: Λ ≤ log n."""
     return np.where(np.isfinite(low), np.max(high), low), high
 
 
