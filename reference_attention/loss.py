@@ -32,7 +32,7 @@ class Loss(ABC):
         """Return log |ℓ'(u)|."""
 
     def derivative(self, u: Array) -> Array:
-        """Return ℓ'(u) < 0."""
+        """Return ℓ'(u), which is negative."""
         return -array_namespace(u).exp(self.log_slope(u))
 
     @abstractmethod

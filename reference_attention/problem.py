@@ -36,8 +36,8 @@ def as_array(name: str, value: Any, expected: str) -> np.ndarray:
     """Return ``value`` (a list, an array or a tensor) as a NumPy array of any dtype.
 
     Raises:
-        InvalidInput: the rows have different lengths, or NumPy cannot read the object; the message names the array,
-            ``name``, and the shape to give, ``expected``.
+        InvalidInput: the rows have different lengths, or NumPy cannot read the object; the message gives ``name`` (of
+            the array) and ``expected`` (the shape to give).
     """
     if hasattr(value, "detach"):  # a tensor that requires gradients, or is on another device
         value = value.detach().cpu()

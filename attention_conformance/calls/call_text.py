@@ -133,8 +133,8 @@ def _dtype_of(values: Mapping[str, Any]) -> str:
     for name, other in names.items():
         if other not in ("", *FLOATS):
             raise InvalidInput(
-                f"{name}: has the format {other}, not one of {', '.join(FLOATS)}; save floats, and"
-                ' bfloat16 as float32 with dtype = "bfloat16" beside the arrays.'
+                f"{name}: has the format {other}, not one of {', '.join(FLOATS)}; save it in one of"
+                ' them. Save bfloat16 arrays as float32, and add the entry dtype = "bfloat16" to the file.'
             )
         if other != dtype:
             raise InvalidInput(

@@ -34,7 +34,7 @@ from reference_attention.svm.ball_matrices import above, below, least_eigenvalue
 STEPS = 100
 """Largest number of steps of Newton's method in floats; it usually takes about ten damped steps."""
 POLISHED = 40
-"""Largest number of further Newton steps, in ball arithmetic; a step about doubles the number of correct digits."""
+"""Largest number of Newton steps in ball arithmetic, after those in floats; each roughly doubles the correct digits."""
 UNDAMPED = 1e-3
 """A Newton step that changes no logit difference by more than this number is not damped."""
 CLOSE = 2.0**-200

@@ -41,7 +41,7 @@ COUPLED = -9.0
 TURNS = 6
 """Number of alternations between head and prompt; each multiplies the error by about r max_i q_i ≤ e^{COUPLED}."""
 GRADIENT = 1e-10
-"""Norm of the gradient of log L at which a descent ends at a requested radius."""
+"""At a requested radius a descent ends once the gradient of log L has at most this norm."""
 ON_THE_WAY = 1e-4, 1e-3
 """The norm of the gradient, and the decrease by a step, at which a descent ends at a radius on the way to a requested
 one."""

@@ -215,8 +215,8 @@ def rule_named(name: str) -> Rule:
     if kind in POWERED and (q := _number(power)) > 1 and (step := _number(last)) > 0:
         return Rule(name, theory_of(q, POWERED[kind]), step, q)
     raise InvalidInput(
-        f"--rule: {name!r} is none of {', '.join(FORMS)} with positive numbers ETA, Q > 1 and 0 ≤ B1, B2 < 1"
-        f" (by default {', '.join(DEFAULT)})."
+        f"--rule: {name!r} is none of {', '.join(FORMS)} with ETA > 0, Q > 1, 0 ≤ B1 < 1 and 0 ≤ B2 < 1;"
+        f" without --rule the rules are {', '.join(DEFAULT)}."
     )
 
 

@@ -202,8 +202,9 @@ def _attracts(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"], token
     """Return whether a token of ``tokens`` has a term of at least :data:`ATTRACTING` times its input's largest term.
 
     The gradient at input i is a sum of terms (γ_iα − γ_it) s_it (k_iα − k_it), up to a remainder that vanishes with
-    1 − s_iα. A token whose score nearly equals that of α, or whose weight is small, has a small term until the margins
-    of the other tokens exceed its margin by the logarithm of the ratio of terms, which may take very long.
+    1 − s_iα. A token whose score nearly equals that of α, or whose weight is small, has a term much smaller than the
+    largest one. Its term becomes the largest only once the margin of each other token exceeds its own by the logarithm
+    of the ratio of the other term to its term; that may take very long.
     """
     logits = problem.keys @ flow.final
     gaps = np.abs(problem.scores - problem.scores[np.arange(problem.n), alpha][:, None])

@@ -41,7 +41,7 @@ CLEAR = 0.15
 
 @st.composite
 def _free_token(draw: DrawFn) -> Case:
-    """Draw supports (1, a), (1, −b) of v_mm = (1, 0); the other token of input 1 has label margin 1, too."""
+    """Draw inputs with optimal tokens (1, a) and (1, −b), both of label margin 1, as is the other token of input 1."""
     Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
     a, b, c, x, y = (draw(st.integers(*ends)) for ends in ((1, 2), (1, 2), (-2, 2), (-1, 0), (-1, 1)))
     z = np.array([[[1.0, a], [x, y]], [[1.0, -b], [1.0, c]]])

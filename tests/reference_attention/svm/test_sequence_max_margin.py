@@ -1,5 +1,5 @@
-"""ATT-SVM over several problems: exact rows in one common unit, KKT conditions and Farkas vectors over the
-rationals.
+"""One ATT-SVM with the constraints of several problems: exact rows in one common unit, KKT conditions and
+Farkas vectors over the rationals.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def theory_of(rule: type[Optimiser], name: str) -> Theory:
         if value is not None and not (_is_number(value) and above < value < float("inf")):
             raise InvalidInput(f"{name}.theory: {field} is {value!r}; give a finite number above {above}, or None.")
     if not isinstance(theory.source, str) or theory.against not in list(Against):
-        raise InvalidInput(f"{name}.theory: give source as text, and against as 't' or 'log t'.")
+        raise InvalidInput(f"{name}.theory: its `source` must be text, and its `against` 't' or 'log t'.")
     steepest, momentum = theory.steepest, theory.momentum
     if steepest is not None and not (_is_number(steepest) and steepest >= 1):
         raise InvalidInput(

@@ -395,8 +395,8 @@ def test_theorem_5_is_upheld_for_keys_that_span_a_plane(W: list[list[float]], se
 
 
 def test_a_radius_that_is_too_small_for_near_ties_falsifies_nothing() -> None:
-    """At this radius even the limiting direction gives only the bound 1 − 2e-6 on the cosine, where 1 − 1e-6 is
-    required for the claim that the limit is reached.
+    """At this radius the bound on the cosine of p and its limit is only 1 − 2e-6, even for p in the limiting direction;
+    the claim that the limit is reached requires 1 − 1e-6.
     """
     data = Dataset(
         [
