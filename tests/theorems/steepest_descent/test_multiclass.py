@@ -330,7 +330,9 @@ def test_norms_of_unknown_blocks_or_of_another_shape_are_refused() -> None:
         with pytest.raises(InvalidInput, match="norm"):
             Blocks(power, kind, (2, 1))
     for norm in (Blocks(1.0, "rows", (2, 1)), Blocks(math.inf, "rows", (3, 1))):
-        with pytest.raises(InvalidInput, match="the largest block, of 2 entries"):
+        with pytest.raises(
+            InvalidInput, match=r"give the largest norm of a block \(power ∞\), for a shape of 2 entries"
+        ):
             norm_max_margin(TWO.keys, TWO.labels, norm)
 
 
