@@ -17,8 +17,10 @@ from attention_conformance.calls.attention_call import State
 from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.claims.call_claims import examine
 from attention_conformance.claims.capabilities import CAPABILITIES
+from attention_conformance.claims.capability_view import View
 from attention_conformance.claims.trials import PAIRS, Trials, trials_of
 from attention_conformance.interfaces import INTERFACES
+from attention_conformance.kernel import kernel_loader
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.kernel_loader import kernel_of
 from tests.attention_conformance.claims.combined_faults import RIGHT
@@ -26,6 +28,8 @@ from tests.attention_conformance.claims.failing_calls import FILE, IN_HALF, PLAN
 from tests.attention_conformance.claims.model_faults import first_answer_again_after
 from tests.attention_conformance.claims.unusual_kernels import UNUSUAL
 from theorems.core.claim import Verdict
+from theorems.core.kernel_use import KernelUse
+from theorems.run.registry.suite import capabilities
 
 FAILING: dict[str, dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
 OFTEN = ("causality_dropped_with_a_mask-float64", "head_of_96-float64", "keys_remembered_by_their_pointer-float64")
@@ -110,6 +114,34 @@ def test_the_covering_array_is_not_computed_for_the_fixed_calls(monkeypatch: pyt
     assert all(number < 0 for number, _ in islice(numbers, 20))
     with pytest.raises(AssertionError, match="the array was computed"):
         list(numbers)
+
+
+def test_a_kernel_is_compiled_only_when_its_fixed_calls_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Kernel] = []
+
+    def compile_it(kernel: Kernel, *call: Any, **options: Any) -> Kernel:
+        compiled.append(kernel)
+        return kernel
+
+    monkeypatch.setattr(kernel_loader, "with_compiler", compile_it)
+    kernel = kernel_of(UNUSUAL[next(iter(UNUSUAL))], "float64", compiles_later=True)
+    trials = Trials(kernel.as_implementation(), seed=0, strength=2)
+    assert len([*islice(trials.about(CAPABILITIES[0], PAIRS), 20)]) == 20
+    assert not kernel.lacks(KernelUse(True, "", capability="output"))
+    assert not compiled
+    assert trials.cover().start < -20
+    assert kernel.lacks(KernelUse(True, "", capability="compiled"))
+    assert len(compiled) == 1
+
+
+def test_a_capability_stopped_by_fail_fast_makes_no_call() -> None:
+    trials = trials_on(UNUSUAL[next(iter(UNUSUAL))], "float64")
+    latest = trials.at(trials.cover().start)
+    trials.blamed = ["kernel-causal"]
+    [(outcome, call)] = View(capabilities()["kernel-output"], trials).outcomes(PAIRS)
+    assert (outcome.verdict, call) == (Verdict.INCONCLUSIVE, latest.call)
+    assert outcome.reason == "stopped by --fail-fast: a call fails, see kernel-causal"
+    assert trials.latest is latest
 
 
 def test_trials_are_cached_for_the_last_kernel_only() -> None:
