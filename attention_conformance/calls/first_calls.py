@@ -25,6 +25,7 @@ PAIRED = (
 )
 """Factors whose second level also occurs together with causality, and together with grouped heads."""
 GROUPED = {"heads": "4/2", "group": "grouped"}
+"""Levels of a call with four query heads and two key heads."""
 DRAWN = {"lengths": "short", "batch": "few", "heads": "few", "width": "narrow", "values": "same"}
 """Levels of a small call whose sizes are drawn."""
 
