@@ -281,9 +281,9 @@ def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     ("arguments", "message"),
     [
         (["--rule", "adam"], "--rule: 'adam' is none of gd-ETA, gd-1/L, normalized-ETA"),
-        (["--rule", "gd--1"], "with positive numbers ETA"),
-        (["--rule", "normalized-nan"], "with positive numbers ETA"),
-        (["--rule", "normalized-1/L"], "with positive numbers ETA"),
+        (["--rule", "gd--1"], "with ETA > 0, Q > 1, 0 ≤ B1 < 1 and 0 ≤ B2 < 1"),
+        (["--rule", "normalized-nan"], "with ETA > 0, Q > 1, 0 ≤ B1 < 1 and 0 ≤ B2 < 1"),
+        (["--rule", "normalized-1/L"], "with ETA > 0, Q > 1, 0 ≤ B1 < 1 and 0 ≤ B2 < 1"),
         (["--rule", "normalized-mirror"], "'normalized-mirror' is none of"),
         (["--rule", "mirror-1-0.1"], "Q > 1"),
         (["--rule", "mirror-3"], "'mirror-3' is none of"),
