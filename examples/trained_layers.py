@@ -214,8 +214,8 @@ def _risk(data: dict[str, np.ndarray], W: Tensor, head: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What ``theorems explain`` reports on a trained layer, and what continued training shows.
+class LayerReport:
+    """The report of ``theorems explain`` on a trained layer, and the effect of continued training.
 
     Attributes:
         optimal: the number of inputs whose optimal token has the largest weight.
@@ -233,7 +233,7 @@ class Said:
     training: str = ""
 
 
-def said_of(layer: Layer) -> Said:
+def report_of(layer: Layer) -> LayerReport:
     """Explain a trained layer and continue its training; return the report."""
     it = explained(layer)
     state, scores = it.layer, it.case.problem.scores
@@ -244,17 +244,17 @@ def said_of(layer: Layer) -> Said:
     if by_factors is not None:
         selects = np.array(by_factors.selects) if by_factors.grows else None
     if selects is None:
-        return Said(optimal, local, "undecided")
+        return LayerReport(optimal, local, "undecided")
     flow = "keeps" if np.array_equal(selects, state.tokens) else "leaves"
     if layer.trained in ("pv", "module"):
-        return Said(optimal, local, flow)
+        return LayerReport(optimal, local, flow)
     tokens = settled_tokens(layer)
     if tokens is None:
-        return Said(optimal, local, flow, "not settled")
+        return LayerReport(optimal, local, flow, "not settled")
     if np.array_equal(tokens, selects):
-        return Said(optimal, local, flow, "there")
+        return LayerReport(optimal, local, flow, "there")
     tokens = settled_tokens(layer, SHORTER)
-    return Said(optimal, local, flow, "with shorter steps" if np.array_equal(tokens, selects) else "elsewhere")
+    return LayerReport(optimal, local, flow, "with shorter steps" if np.array_equal(tokens, selects) else "elsewhere")
 
 
 def settled_tokens(layer: Layer, shorter: int = 1) -> np.ndarray | None:
@@ -289,26 +289,26 @@ def weights_of(data: dict[str, Any]) -> np.ndarray:
 
 
 LAYERS = {
-    Layer("p", "iris", "sgd"): Said(2, True, "leaves", "not settled"),
-    Layer("p", "iris", "normalized"): Said(2, True, "leaves", "there"),
-    Layer("p", "iris", "sign"): Said(2, True, "leaves", "with shorter steps"),
-    Layer("p", "iris", "adam"): Said(2, True, "leaves", "not settled"),
-    Layer("p", "iris", "muon"): Said(2, False, "leaves", "there"),
-    Layer("p", "sentences", "sgd"): Said(6, True, "keeps", "there"),
-    Layer("p", "sentences", "normalized"): Said(6, True, "keeps", "there"),
-    Layer("p", "sentences", "sign"): Said(6, True, "keeps", "there"),
-    Layer("p", "sentences", "adam"): Said(6, True, "keeps", "there"),
-    Layer("p", "digits", "sgd"): Said(7, False, "leaves", "not settled"),
-    Layer("p", "digits", "adam"): Said(6, False, "leaves", "not settled"),
-    Layer("W", "iris", "sgd"): Said(4, False, "leaves", "not settled"),
-    Layer("W", "iris", "adam"): Said(4, False, "leaves", "not settled"),
-    Layer("W", "iris", "muon"): Said(4, False, "leaves", "not settled"),
-    Layer("W", "sentences", "normalized"): Said(6, True, "keeps", "there"),
-    Layer("W", "sentences", "sign"): Said(6, True, "keeps", "there"),
-    Layer("KQ", "iris", "sgd"): Said(3, False, "leaves", "not settled"),
-    Layer("KQ", "iris", "adam"): Said(3, False, "leaves", "not settled"),
-    Layer("pv", "iris", "sgd"): Said(4, False, "leaves"),
-    Layer("module", "iris", "adam"): Said(4, False, "leaves"),
+    Layer("p", "iris", "sgd"): LayerReport(2, True, "leaves", "not settled"),
+    Layer("p", "iris", "normalized"): LayerReport(2, True, "leaves", "there"),
+    Layer("p", "iris", "sign"): LayerReport(2, True, "leaves", "with shorter steps"),
+    Layer("p", "iris", "adam"): LayerReport(2, True, "leaves", "not settled"),
+    Layer("p", "iris", "muon"): LayerReport(2, False, "leaves", "there"),
+    Layer("p", "sentences", "sgd"): LayerReport(6, True, "keeps", "there"),
+    Layer("p", "sentences", "normalized"): LayerReport(6, True, "keeps", "there"),
+    Layer("p", "sentences", "sign"): LayerReport(6, True, "keeps", "there"),
+    Layer("p", "sentences", "adam"): LayerReport(6, True, "keeps", "there"),
+    Layer("p", "digits", "sgd"): LayerReport(7, False, "leaves", "not settled"),
+    Layer("p", "digits", "adam"): LayerReport(6, False, "leaves", "not settled"),
+    Layer("W", "iris", "sgd"): LayerReport(4, False, "leaves", "not settled"),
+    Layer("W", "iris", "adam"): LayerReport(4, False, "leaves", "not settled"),
+    Layer("W", "iris", "muon"): LayerReport(4, False, "leaves", "not settled"),
+    Layer("W", "sentences", "normalized"): LayerReport(6, True, "keeps", "there"),
+    Layer("W", "sentences", "sign"): LayerReport(6, True, "keeps", "there"),
+    Layer("KQ", "iris", "sgd"): LayerReport(3, False, "leaves", "not settled"),
+    Layer("KQ", "iris", "adam"): LayerReport(3, False, "leaves", "not settled"),
+    Layer("pv", "iris", "sgd"): LayerReport(4, False, "leaves"),
+    Layer("module", "iris", "adam"): LayerReport(4, False, "leaves"),
 }
 """The trained layers, each with the expected report."""
 
@@ -319,7 +319,7 @@ def main(names: Sequence[str]) -> None:
         if layer.name in names:
             print(explained(layer))
         elif not names:
-            print(f"{layer.name:24}{said_of(layer)}", flush=True)
+            print(f"{layer.name:24}{report_of(layer)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ class View:
 
     @property
     def _is_stopped(self) -> bool:
-        """Whether --fail-fast stops this capability, because a call falsifies other capabilities."""
+        """Return whether --fail-fast stops this capability, because a call falsifies other capabilities."""
         return bool(self.trials.blamed) and self.statement.id not in self.trials.blamed
 
     def _outcome(self, number: int, trial: Trial) -> tuple[Outcome, AttentionCall] | None:

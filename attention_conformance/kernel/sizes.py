@@ -86,7 +86,7 @@ class Taken:
             yield "contiguous tensors"
 
     may_be_huge: ClassVar[bool] = True
-    """Whether calls may have more keys than a 16-bit index can count."""
+    """True if calls may have more keys than a 16-bit index can count."""
 
     def plan(self, plan: Plan) -> Plan:
         """Return the plan of a call (its chosen options and sizes) unchanged; a subclass sets the kernel's widths."""

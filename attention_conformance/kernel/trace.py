@@ -84,7 +84,7 @@ class Entry:
 
     @property
     def is_off(self) -> bool:
-        """Whether any of the kernel's numbers is wrong or NaN."""
+        """Return whether any of the kernel's numbers is wrong or NaN."""
         return bool(self.off.any())
 
     @property

@@ -53,9 +53,9 @@ class Tiled:
     mask: Tensor | None = None
 
     by_autograd: ClassVar[bool] = False
-    """Whether to differentiate the forward pass by autograd instead of calling the method ``backward``."""
+    """True if autograd differentiates the forward pass, in place of the method ``backward``."""
     in_halves: ClassVar[bool] = False
-    """Whether to split the keys, if they exceed one block, into two halves, and merge the halves' results."""
+    """True if keys that exceed one block are split into two halves, whose results are merged."""
 
     def right(self, **changes: Any) -> Tiled:
         """Return the steps of the correct kernel, with some options changed."""

@@ -19,7 +19,7 @@ BITS = 160
 """Working precision in bits: three times the 53 bits of a float, so that sums and products of a few floats are
 exact."""
 CLOSE = 2.0**-51
-"""How far below the eigenvalue computed in floats :func:`least_eigenvalue` first tries a lower bound, relative to n
+"""Distance below the float eigenvalue at which :func:`least_eigenvalue` first tries a lower bound, relative to n
 times the largest entry of the n × n matrix."""
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
-from examples.trained_layers import DATA, LAYERS, RULES, Layer, explained, said_of, settled_tokens, weights_of
+from examples.trained_layers import DATA, LAYERS, RULES, Layer, explained, report_of, settled_tokens, weights_of
 from theorems import explain
 
 FAST = (
@@ -69,7 +69,7 @@ def check_numbers(state: Any, layer: Layer) -> None:
 
 @pytest.mark.parametrize("layer", ALL)
 def test_the_explanation_of_a_trained_layer_agrees_with_numpy(layer: Layer) -> None:
-    assert said_of(layer) == LAYERS[layer]
+    assert report_of(layer) == LAYERS[layer]
     check_numbers(explained(layer).layer, layer)
 
 

@@ -18,7 +18,7 @@ from reference_attention.files import read_named_values
 
 
 class Verdict(StrEnum):
-    """How a rule's numbers of iterations on a data set changed since the earlier run."""
+    """The change of a rule's numbers of iterations on a data set since the earlier run."""
 
     SAME = "same"
     BETTER = "better"

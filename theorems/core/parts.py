@@ -70,7 +70,7 @@ class Parts:
 
     @property
     def note(self) -> str:
-        """What was falsified, in a few words for a table; empty if it is the conclusion as its source states it."""
+        """Return the falsified part in words, for a table; empty if it is the conclusion as its source states it."""
         if self.stated is Verdict.UPHELD:
             return "a sharper form only"
         if self.stated is Verdict.INCONCLUSIVE:

@@ -93,7 +93,7 @@ class Statement:
 
     @property
     def says_whose(self) -> bool:
-        """Whether the statement declares which of its claims are the conclusion that its source states."""
+        """Return whether the statement declares which of its claims are the conclusion that its source states."""
         return self.states is not None or bool(self.premises)
 
     def part_of(self, claim: str) -> Part:
@@ -141,7 +141,7 @@ NEED_OWN_CASES = {
     "descent-selects": "generators.joint_cases.joint_cases(non_supports=True)",
     "optimal-tokens-tied": "generators.tied_cases.tied_cases()",
 }
-"""What to give as ``cases=`` for assumptions for which :func:`generators.problems.cases` builds no cases; for
+"""The value of ``cases=`` for assumptions for which :func:`generators.problems.cases` builds no cases; for
 messages."""
 
 

@@ -20,7 +20,7 @@ from theorems.run.registry.suite import folder_of, statements
 
 
 class Status(StrEnum):
-    """What is known about a statement when one of its assumptions is left out."""
+    """The result of the hunts on a statement without one of its assumptions."""
 
     REFUTED = "refuted"
     NONE_FOUND = "none found"

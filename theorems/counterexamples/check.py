@@ -46,7 +46,7 @@ class CaseCheck:
 
     @property
     def is_counterexample(self) -> bool:
-        """Whether the kept assumptions hold, the assumption left out fails, and a claim is violated far enough."""
+        """Return whether kept assumptions hold, the assumption left out fails, and a claim is violated far enough."""
         return not self.refusal
 
 

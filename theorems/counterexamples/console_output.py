@@ -1,4 +1,4 @@
-"""What a hunt for counterexamples prints: progress, then the counterexample, or the number of cases tried."""
+"""The output of a hunt for counterexamples: progress, then the counterexample, or the number of cases tried."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class RoundsResult:
 
     @property
     def has_counterexample(self) -> bool:
-        """Whether the last round ended with a counterexample."""
+        """Return whether the last round ended with a counterexample."""
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
     def as_known(self, cases: int | None) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
@@ -83,7 +83,7 @@ class Rounds(Divisible[RoundsResult]):
 
     @property
     def foreign(self) -> bool:
-        """Whether the statement is in a user's file."""
+        """Return whether the statement is in a user's file."""
         return is_in_a_file(self.statement)
 
     @property

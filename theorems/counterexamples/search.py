@@ -33,7 +33,7 @@ class _SearchOver(BaseException):
 
 @dataclass(frozen=True)
 class Observation:
-    """What was observed on one case; with it a resumed hunt counts the case without examining it again.
+    """The observation of one case; with it a resumed hunt counts the case without examining it again.
 
     Attributes:
         score: the measure of violation that the search maximises.
@@ -56,7 +56,7 @@ class Observation:
 
 @dataclass
 class Effort:
-    """What a hunt has tried so far.
+    """The progress of a hunt: its cases, rounds and largest violation so far.
 
     Attributes:
         tried: the number of cases examined, except those examined to shrink the counterexample.
@@ -83,7 +83,7 @@ class Effort:
 
     @property
     def nothing_decided(self) -> bool:
-        """Whether cases were examined, but none was decided."""
+        """Return whether cases were examined, but none was decided."""
         return self.tried > 0 and self.decided == 0
 
 

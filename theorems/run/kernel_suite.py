@@ -35,7 +35,7 @@ class Profile(Protocol):
 
     @property
     def deep(self) -> bool:
-        """Whether checks that take long are included."""
+        """Return whether checks that take long are included."""
 
     @property
     def patience(self) -> float:

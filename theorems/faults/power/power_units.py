@@ -48,7 +48,7 @@ class Column:
 
     @property
     def summary(self) -> str:
-        """How many faults are caught, or why there is no column, as a line of progress."""
+        """Return the number of caught faults, or why there is no column, as a line of progress."""
         if self.failed:
             return self.failed
         caught = sum(cell.outcome is FaultOutcome.CAUGHT for cell in self.cells.values())
@@ -79,7 +79,7 @@ class FaultTrials(Divisible[Column]):
 
     @property
     def foreign(self) -> bool:
-        """Whether the statement is in a user's file."""
+        """Return whether the statement is in a user's file."""
         return is_in_a_file(self.id)
 
     def where(self, done: int | None) -> str:
@@ -186,7 +186,7 @@ class Shrunk(Divisible[Smallest]):
 
     @property
     def foreign(self) -> bool:
-        """Whether one of the statements is in a user's file."""
+        """Return whether one of the statements is in a user's file."""
         return any(map(is_in_a_file, self.statements))
 
     def where(self, done: int | None) -> str:

@@ -18,7 +18,7 @@ from theorems.faults import Fault
 
 
 class FaultOutcome(StrEnum):
-    """What a statement does when a fault is planted."""
+    """The reaction of a statement to a planted fault."""
 
     CAUGHT = "caught"
     """A claim was falsified."""

@@ -131,7 +131,7 @@ class LocalConstants:
 
     @cached_property
     def carrying(self) -> LocalConstants:
-        """The same constants with their rounding error in float64, for the sides of claims."""
+        """Return these constants with their rounding errors in float64, for the sides of claims."""
         return replace(self, carried=True)
 
     @cached_property
