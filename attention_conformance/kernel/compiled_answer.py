@@ -17,10 +17,10 @@ import numpy as np
 
 from attention_conformance.calls.answer import Answer, NotCompiled
 from attention_conformance.calls.attention_call import AttentionCall, State
+from attention_conformance.calls.call_space import CAPABILITY_OF_STATE
 from attention_conformance.claims.call_shrinker import cut_call
 from attention_conformance.kernel.compiler import (
     BACKENDS,
-    BY_COMPILER,
     OTHERS,
     calls_other_library,
     compile_callable,
@@ -32,6 +32,8 @@ from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from theorems.core.under_test import Refused
 
+BY_COMPILER = tuple(CAPABILITY_OF_STATE[state] for state in BACKENDS)
+"""The capabilities of a kernel that ``torch.compile`` can compile: with each of its backends."""
 COMPILERS = ("c++", "g++", "clang++")
 """Commands of C++ compilers, one of which PyTorch's backend inductor needs to compile to machine code."""
 

@@ -16,8 +16,6 @@ BACKENDS: Mapping[State, str] = MappingProxyType({State.COMPILED: "aot_eager", S
 ``aot_eager`` traces, removes mutation and differentiates ahead of time as ``inductor`` does, but generates no code.
 Therefore ``aot_eager`` takes a tenth of a second, and ``inductor`` takes seconds.
 """
-BY_COMPILER = ("compiled", "machine-code")
-"""The capabilities of a kernel that ``torch.compile`` can compile."""
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
 )

@@ -33,7 +33,7 @@ from attention_conformance.interfaces.signature_reading import Reading
 from attention_conformance.kernel.answers import answer_to, request_of
 from attention_conformance.kernel.call_adaptation import in_numbers_of, suit_call
 from attention_conformance.kernel.callable_import import import_callable
-from attention_conformance.kernel.compiler import BY_COMPILER
+from attention_conformance.kernel.compiled_answer import BY_COMPILER
 from attention_conformance.kernel.kernel_call import run_request
 from attention_conformance.kernel.kernel_implementation import KernelImplementation
 from attention_conformance.kernel.queried_kernel import QueriedKernel
