@@ -21,7 +21,7 @@ help:
 	@echo "make bench-descent  gradient descent and normalized gradient descent alone, in a minute"
 	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
 	@echo "make docs     the documentation site, in build/docs"
-	@echo "make records  faults, draws, slacks and costs as tables in build/records, which the site shows (every night)"
+	@echo "make records  draws, slacks and costs as tables in build/records, which the site shows (every night)"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
 	@echo "make scoreboard  docs/scoreboard.md anew, with the libraries, which it installs; goes on where it stopped"
 	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
@@ -122,7 +122,6 @@ records: $(READY)
 	@$(BIN)/theorems list drawn --markdown > $(RECORDS)/drawn.md
 	@$(BIN)/theorems list counterexamples --markdown > $(RECORDS)/counterexamples.md
 	@$(BIN)/python -m benchmarks.planning > $(RECORDS)/planning.md
-	@$(BIN)/theorems power --examples 5 --markdown --resume $(RECORDS)/power.jsonl > $(RECORDS)/power.md
 
 docs: $(READY)
 	@$(BIN)/python -m theorems.site build/docs/source

@@ -58,8 +58,7 @@ class Paper:
         after: the names of the papers that precede this paper, and whose statements this paper may use.
         prefix: the common prefix of the ids of the paper's statements, which narrow columns of tables leave out.
         explained: prefixes of the ids of the statements that ``theorems explain`` reports; empty for no statement.
-        recorded: the folder with the counterexamples of ``theorems hunt --record``, and with ``power.md``, the output
-            of ``theorems power --markdown``.
+        recorded: the folder with the counterexamples of ``theorems hunt --record``.
         name: the name of the entry point.
         package: the name and version of the package that contains the paper; empty for this package.
     """

@@ -52,7 +52,6 @@ from theorems.benchmark.rules import expand_rules, rule_named
 from theorems.command.app import app, main
 from theorems.core.exit_code import Exit
 from theorems.counterexamples.weakened_statements import weakened_named
-from theorems.faults import fault_named
 from theorems.figures.registry import figures_named
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
@@ -216,7 +215,7 @@ def parsed(command: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_names(sub: str, given: Mapping[str, Any]) -> None:
-    """Assert that the ids, data, faults, rules and figures in a command exist; words in capitals are placeholders."""
+    """Assert that the ids, data, rules and figures in a command exist; words in capitals are placeholders."""
     ids = [id for id in given.get("ids") or () if not id.isupper()]
     datasets = given.get("data")
     for name in datasets if isinstance(datasets, list) else [datasets] if isinstance(datasets, str) else []:
@@ -225,8 +224,6 @@ def check_names(sub: str, given: Mapping[str, Any]) -> None:
         statement_named(id)
     if sub == "hunt" and not given["id"].isupper():
         weakened_named(given["id"], "" if given["without"].isupper() else given["without"])
-    for fault in given.get("faults") or ():
-        fault_named(fault)
     for rule in expand_rules(given.get("rule") or ()):
         rule_named(rule)
     if sub == "figures":

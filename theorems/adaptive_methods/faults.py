@@ -39,7 +39,7 @@ ADAM, BATCHES, QUERY = "adam-max-margin", "minibatch-momentum", "one-query-rules
 PROXY = "adam-proxy-fixed-point"
 
 
-@RUN.plant("adam-with-epsilon", "√V + ε for √V, ε = 1e-8", ADAM, adam_direction, size=1e-8, unit="ε", smallest=1e-12)
+@RUN.plant("adam-with-epsilon", "√V + ε for √V, ε = 1e-8", ADAM, adam_direction, size=1e-8)
 def _epsilon(right: Any, size: float, moments: Moments, betas: Betas, t: int) -> Array:
     root = moments.root + size * np.exp(-np.maximum(moments.log_scale, -700.0))[:, None]
     return np.asarray(right(replace(moments, root=np.where(moments.root > 0, root, 0.0)), betas, t))
@@ -247,7 +247,3 @@ def _squared_sums(right: Any, samples: ScaledGradient, counts: Array, batch: int
 def _proxy_without_root(right: Any, samples: ScaledGradient, counts: Array, batch: int) -> Array:
     step = right(samples, counts, batch)
     return np.asarray(step * np.abs(step))
-
-
-SURVIVORS: dict[str, dict[str, str]] = {}
-"""Statement id → fault id → the reason why the statement stays true under this fault."""

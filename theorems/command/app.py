@@ -79,7 +79,6 @@ SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
     (subcommands.ExploreOptions, "explore:explore_and_serve"),
     (subcommands.HuntOptions, "counterexamples:hunt_and_report"),
     (subcommands.ReplayOptions, "counterexamples:replay_and_report"),
-    (subcommands.PowerOptions, "power:power_and_report"),
     (subcommands.BenchOptions, "benchmark:bench_and_report"),
     (subcommands.FiguresOptions, "figures:figures_and_report"),
     (subcommands.ReportOptions, "report:report_and_write"),

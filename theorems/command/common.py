@@ -9,7 +9,7 @@ from typing import Any
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, to_json, write_text
-from theorems.command.subcommands import HuntOptions, PowerOptions
+from theorems.command.subcommands import HuntOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
@@ -54,7 +54,7 @@ def run_units(units: Sequence[Work[R]], jobs: int, title: str, steps: str, **opt
 
 
 @contextmanager
-def resumable(options: HuntOptions | PowerOptions, run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def resumable(options: HuntOptions, run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield keyword arguments for :func:`run_units`: the journal of ``--resume`` and the workers of ``--engine``.
 
     Raises:

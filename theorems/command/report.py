@@ -13,7 +13,7 @@ from theorems.core.exit_code import Exit
 from theorems.library.results import Results
 from theorems.report.content import Contents, blocks, installed_versions
 from theorems.report.document import Document
-from theorems.report.evidence import HuntRecord, Power, hunt_records, power
+from theorems.report.evidence import HuntRecord, hunt_records
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 from theorems.report.record import parse, read
@@ -21,7 +21,7 @@ from theorems.run.description import Description, heading_of
 from theorems.run.registry.lookup import select_statements, statement_named
 
 RENDERERS: Mapping[str, Callable[[Document], str]] = {".md": markdown, ".html": html}
-Evidence = tuple[list[HuntRecord] | None, Power | None]
+Evidence = list[HuntRecord] | None
 
 
 def check_document(option: str, path: Path | None, *others: str) -> None:
@@ -39,9 +39,9 @@ def check_document(option: str, path: Path | None, *others: str) -> None:
 
 
 def evidence_about(about: Description) -> Evidence:
-    """Return the recorded counterexamples and the tables of planted faults that concern the statements of a run."""
+    """Return the recorded counterexamples that concern the statements of a run."""
     suite = [statement_named(heading.id) for heading in about.statements if not heading.file]
-    return hunt_records(suite), power(suite)
+    return hunt_records(suite)
 
 
 def text_of_run(path: Path, results: Results, evidence: Evidence, *, all_statements: bool) -> str:
@@ -50,7 +50,7 @@ def text_of_run(path: Path, results: Results, evidence: Evidence, *, all_stateme
     Args:
         path: the file for the document.
         results: the results of the run.
-        evidence: the counterexamples and tables of faults for the run's statements, from :func:`evidence_about`.
+        evidence: the counterexamples for the run's statements, from :func:`evidence_about`.
         all_statements: whether the run verified every statement of the suite.
     """
     about = results.about
@@ -58,7 +58,7 @@ def text_of_run(path: Path, results: Results, evidence: Evidence, *, all_stateme
     contents = Contents(
         parse(from_json(results.to_json()), "report"),
         {statement.id: statement for statement in about.statements},
-        *evidence,
+        evidence,
         failures,
         about.findings,
         installed_versions(),
@@ -80,7 +80,7 @@ def report_and_write(options: ReportOptions) -> int:
     chosen = [suite[record.id] for record in run.statements if record.id in suite]
     headings = {statement.id: heading_of(statement) for statement in chosen}
     whole = set(suite) == {record.id for record in run.statements}
-    document = blocks(Contents(run, headings, hunt_records(chosen), power(chosen), all_statements=whole))
+    document = blocks(Contents(run, headings, hunt_records(chosen), all_statements=whole))
     if options.out is None:
         print(markdown(document), end="")
     elif unwritten := write_files([(options.out, RENDERERS[options.out.suffix](document))]):

@@ -242,27 +242,6 @@ class ReplayOptions:
 
 
 @dataclass(frozen=True)
-class PowerOptions:
-    """Tabulate which statement catches which planted fault, after how many examples, and down to which size of fault.
-
-    Exit code 0: each fault is caught by some statement; 1: a fault is caught by none; 2: bad input; 3: the correct
-    implementation is falsified.
-    """
-
-    ids: Annotated[list[str] | None, options.identifiers("Statements; all by default.", completion.ids)] = None
-    faults: Annotated[
-        list[str] | None,
-        options.text("NAME", "A planted fault; all by default. Repeat the option for several.", completion.faults),
-    ] = None
-    examples: Annotated[int, options.examples_option("cases per statement at most")] = 10
-    seed: Annotated[int, options.same_seed("table")] = 0
-    jobs: Annotated[int, options.processes("the table does")] = options.JOBS
-    markdown: Annotated[bool, options.as_markdown("the Markdown of the site")] = False
-    engine: options.Engine = options.LOCAL
-    resume: options.Resume = None
-
-
-@dataclass(frozen=True)
 class BenchOptions:
     """Compare optimisers: iterations until the direction reaches its limit and stays there, and fitted rates.
 

@@ -48,8 +48,6 @@ class Statement:
             case for each locally optimal α; by default the given case.
         aliases: other ids of the same statement.
         kernel: how the statement uses an attention kernel, or why it uses none; None if that is not declared.
-        survives: reasons why the statement is upheld although a fault is planted in a function that it calls, by the
-            name or the kind of the fault; for statements of the suite see :mod:`theorems.faults.survivors`.
         needs: reasons why the statement cannot be formulated without an assumption, so that no search for
             counterexamples can drop it, by the id of the assumption.
         own_assumptions: assumptions other than the suite's, by id.
@@ -79,7 +77,6 @@ class Statement:
     from_data: Callable[[Any], Iterator[Any]]
     aliases: tuple[str, ...] = ()
     kernel: KernelUse | None = None
-    survives: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     needs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     own_assumptions: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
     claims: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -155,7 +152,6 @@ def statement(
     from_data: Callable[[Any], Iterator[Any]] | None = None,
     aliases: tuple[str, ...] = (),
     kernel: KernelUse | None = None,
-    survives: Mapping[str, str] = MappingProxyType({}),
     needs: Mapping[str, str] = MappingProxyType({}),
     claims: Mapping[str, str] | Sequence[ClaimName] = MappingProxyType({}),
     states: Sequence[str] | None = None,
@@ -180,8 +176,6 @@ def statement(
             case for each locally optimal α; by default the given case.
         aliases: other ids of the same statement.
         kernel: how the statement uses an attention kernel, or why it uses none.
-        survives: reasons why the statement is upheld although certain faults are planted, see :class:`Statement`; for
-            statements of the suite they are in :mod:`theorems.faults.survivors`.
         needs: reasons why the statement cannot be formulated without an assumption, by the id of the assumption.
         claims: every claim that the statement may make: declarations of :mod:`theorems.core.claim_name`, or names with
             the cases on which each is made. If given, a claim that is not listed is an error, and a run reports listed
@@ -228,7 +222,6 @@ def statement(
             from_data or alone,
             aliases,
             kernel,
-            survives,
             {id: NO_WEIGHTS[id] for id in ids if id in NO_WEIGHTS} | dict(needs),
             own_assumptions,
             when,

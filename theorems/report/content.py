@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import platform
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
+from max_margin_theorems.papers import papers
 from theorems.core.claim import Form, Verdict
 from theorems.core.parts import Parts
 from theorems.core.tolerances import Tolerance
 from theorems.core.version import version_of
 from theorems.counterexamples.assumption_table import Status
-from theorems.faults.power.power_tables import short
 from theorems.figures.limit_curve import limits
 from theorems.report.document import (
     Block,
@@ -29,12 +30,12 @@ from theorems.report.document import (
     Text,
     paragraph,
 )
-from theorems.report.evidence import HuntRecord, Power
+from theorems.report.evidence import HuntRecord
 from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.description import Heading as StatementHeading
 from theorems.run.findings import NamedFinding
-from theorems.run.registry.suite import assumptions, tolerances
+from theorems.run.registry.suite import assumptions, statements, tolerances
 from theorems.run.result import ClaimSummary, Failure, format_value
 from theorems.run.tables import HOLDS
 
@@ -59,7 +60,6 @@ class Contents:
         known: the headings (source, assumptions, …) of the run's statements that this version of the suite has, by id.
         hunted: for each statement, what hunts recorded about it without each of its assumptions; None if there are no
             records.
-        power: which statements catch which planted faults; None if no table of them is recorded.
         failures: for each statement that failed, by id, a case on which it failed; only for ``verify --report``.
         findings: the findings whether each assumption holds on the user data; only for ``verify --report``.
         libraries: the names and versions of the libraries in use; only for ``verify --report``.
@@ -70,7 +70,6 @@ class Contents:
     run: RunRecord
     known: Mapping[str, StatementHeading]
     hunted: Sequence[HuntRecord] | None
-    power: Power | None
     failures: Mapping[str, Failure] = field(default_factory=dict)
     findings: Sequence[NamedFinding] = ()
     libraries: Sequence[tuple[str, str]] = ()
@@ -117,12 +116,10 @@ def blocks(contents: Contents) -> list[Block]:
 def _evidence(contents: Contents) -> Iterator[Block]:
     """Yield the recorded evidence about the suite's statements.
 
-    The evidence consists of counterexamples to statements without an assumption, and of planted faults that are caught.
+    The evidence consists of counterexamples to statements without an assumption.
     """
     yield Heading(2, "Why each assumption is needed")
     yield from _assumptions(contents.hunted)
-    yield Heading(2, "Planted faults that are caught")
-    yield from _power(contents.power, contents.known)
 
 
 def _sentence(run: RunRecord) -> str:
@@ -320,26 +317,28 @@ def _assumptions(hunted: Sequence[HuntRecord] | None) -> Iterator[Block]:
     yield HeatMap(("without", *(short(record.id) for record in dropped)), tuple(rows))
 
 
-def _power(power: Power | None, chosen_ids: Iterable[str]) -> Iterator[Block]:
-    if power is None:
-        yield paragraph("There is no table of planted faults; ", Code("theorems power"), " prints it, in an hour.")
-        return
-    yield paragraph(
-        f"{power.caught} of {power.faults} planted faults are caught by some statement in the last run of ",
-        Code("theorems power"),
-        ".",
-    )
-    yield paragraph(
-        "For each kind of fault: how many of the faults that affect a statement it catches. Empty: no fault affects it."
-    )
-    ids = [id for id in chosen_ids if any(id in counts for counts in power.by_kind.values())]
-    rows = tuple(
-        (kind, tuple(_share_caught(*counts[id]) if id in counts else None for id in ids))
-        for kind, counts in power.by_kind.items()
-        if counts
-    )
-    yield HeatMap(("faults in", *map(short, ids)), rows)
+def short(id: str) -> str:
+    """Return a short heading: T2 for ``theorem-2``, L12 for ``lemma-12``, initials for other ids.
+
+    Initials are those of the id's words, without the paper's prefix. If two statements have the same initials, more
+    letters of the last word are added for the later one.
+    """
+    return _headings().get(id) or _initials(id)
 
 
-def _share_caught(caught: int, faced: int) -> Heat:
-    return Heat(f"{caught}/{faced}", math.ceil(4 * caught / faced))
+@cache
+def _headings() -> dict[str, str]:
+    headings: dict[str, str] = {}
+    for id in statements():
+        last = id.rpartition("-")[2]
+        longer = (_initials(id) + last[1:k] for k in range(1, len(last) + 1))
+        headings[id] = next((heading for heading in longer if heading not in headings.values()), id)
+    return headings
+
+
+def _initials(id: str) -> str:
+    kind, _, rest = id.partition("-")
+    if rest.isdigit():
+        return kind[0].upper() + rest
+    prefix = next((paper.prefix for paper in papers() if paper.prefix and id.startswith(paper.prefix)), "")
+    return "".join(word[0] for word in id.removeprefix(prefix).split("-")).upper()

@@ -19,7 +19,7 @@ class Heading:
     """Heading of a statement: the fields of a statement that are not functions.
 
     Attributes:
-        id, title, source, assumptions, kernel, file, survives: as in :class:`theorems.core.statement.Statement`.
+        id, title, source, assumptions, kernel, file: as in :class:`theorems.core.statement.Statement`.
         own_assumptions: titles, by id, of the assumptions that the statement's own file or package defines.
         tolerances: the tolerances that the user's file declares, by key; empty for a statement that is not in a file.
         about: the noun for the cases on which the statement is checked, such as "attention calls".
@@ -32,7 +32,6 @@ class Heading:
     assumptions: tuple[str, ...] = ()
     kernel: KernelUse | None = None
     file: str = ""
-    survives: Mapping[str, str] = field(default_factory=dict)
     own_assumptions: Mapping[str, str] = field(default_factory=dict)
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     lost: str = ""
@@ -49,7 +48,6 @@ def heading_of(statement: Statement) -> Heading:
         statement.assumptions,
         statement.kernel,
         statement.file,
-        dict(statement.survives),
         own_titles,
         tolerances_of(statement) if statement.file else {},
         about=statement.about.noun,

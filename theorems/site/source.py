@@ -11,7 +11,6 @@ from pathlib import Path
 
 from reference_attention.errors import InvalidInput
 from theorems.core.recorded_files import RECORDED
-from theorems.report.evidence import RECORDS, signs
 from theorems.report.record import RunRecord, read
 from theorems.run.registry.suite import statements
 from theorems.site.derivations import derivations
@@ -26,6 +25,8 @@ from theorems.site.reference_pages import (
 )
 from theorems.site.statement_page import Evidence, statement_page
 
+RECORDS = Path("build/records")
+"""Folder to which ``make records`` writes."""
 START = "README.md"
 """Document that is the site's first page."""
 MEASURED = RECORDS / "verify.json"
@@ -73,7 +74,7 @@ def write_source(folder: Path, root: Path = RECORDED, entries: Collection[str] |
 def generate_pages(root: Path = RECORDED) -> dict[str, str]:
     """Return the text of each generated page, by the page's path."""
     measured: RunRecord | None = read(root / MEASURED) if (root / MEASURED).exists() else None
-    evidence = Evidence(measured, signs(root) or {}, root)
+    evidence = Evidence(measured, root)
     pages = {
         "statements/index.md": f"{statements_page(measured)}\n{_toctree('', (*statements(), 'derivations'))}",
         "statements/derivations.md": "# Derivations\n\nDerivations to which statements and other derivations refer.\n\n"

@@ -15,9 +15,8 @@ from theorems.counterexamples.assumption_table import Status
 from theorems.counterexamples.record import load
 from theorems.counterexamples.weakened_statements import droppable
 from theorems.faults import FAULTS
-from theorems.faults.survival_reasons import why_survived
 from theorems.report.document import Block, Code, Heading, Link, Listing, Paragraph, Table, Text, paragraph
-from theorems.report.evidence import COUNTEREXAMPLES, RECORDS, UNTOUCHED, is_caught, status_of
+from theorems.report.evidence import COUNTEREXAMPLES, status_of
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.registry.suite import folder_of, paper_of, tolerances, tolerances_of
@@ -34,13 +33,10 @@ class Evidence:
 
     Attributes:
         measured: the recorded run of ``theorems verify`` whose slacks are shown; None if there is none.
-        power: the cells of the table that ``theorems power`` prints, by fault and then by statement; empty if no table
-            is recorded.
         root: the folder that contains the records.
     """
 
     measured: RunRecord | None
-    power: Mapping[str, Mapping[str, str]]
     root: Path = RECORDED
 
 
@@ -50,7 +46,7 @@ def statement_page(statement: Statement, evidence: Evidence) -> str:
         markdown([Heading(1, f"{statement.id}: {statement.title}"), *_where(statement)]),
         _statement_text(statement),
         markdown([*_assumptions(statement, evidence.root), *_claims(statement, evidence.measured)]),
-        markdown([*_tolerances(statement, evidence.measured), *_faults(statement, evidence.power)]),
+        markdown([*_tolerances(statement, evidence.measured), *_faults(statement)]),
     ]
     return "\n".join(part for part in parts if part.strip())
 
@@ -195,40 +191,12 @@ def _tolerances(statement: Statement, measured: RunRecord | None) -> Iterator[Bl
     yield Table(("tolerance", "formula", "why no larger"), rows)
 
 
-def _faults(statement: Statement, power: Mapping[str, Mapping[str, str]]) -> Iterator[Block]:
+def _faults(statement: Statement) -> Iterator[Block]:
     yield Heading(2, "Planted faults")
-    if not power:
-        catching = tuple((Code(name), fault.says) for name, fault in FAULTS.items() if fault.caught_by == statement.id)
-        yield Paragraph((f"{len(catching)} faults are recorded as caught by this statement. ", _kernel(statement)))
-        if catching:
-            yield Table(("caught", "is"), catching)
-        return
-    column = {fault: row[statement.id] for fault, row in power.items() if statement.id in row and fault in FAULTS}
-    caught = {fault: sign for fault, sign in column.items() if is_caught(sign)}
-    faced = [sign for sign in column.values() if sign not in UNTOUCHED]
-    yield Paragraph(
-        (
-            f"It catches {len(caught)} of the {len(faced)} planted faults of ",
-            Link("the power table", f"../{RECORDS}/power.md"),
-            " in functions that it calls.",
-            f" {_kernel(statement)}",
-        )
-    )
-    if caught:
-        rows = tuple((Code(fault), FAULTS[fault].says, sign) for fault, sign in caught.items())
-        yield Table(("caught", "is", "on example"), rows)
-    spared = tuple(_missed_faults(statement, column))
-    if spared:
-        yield Table(("not caught", "is", "because"), spared)
-
-
-def _missed_faults(statement: Statement, column: Mapping[str, str]) -> Iterator[tuple[Text, ...]]:
-    for fault, sign in column.items():
-        if sign in ("–", "?"):
-            why = why_survived(FAULTS[fault], statement.id, statement.survives, sign == "?") or (
-                "undecided" if sign == "?" else "not explained"
-            )
-            yield (Code(fault), FAULTS[fault].says, why)
+    catching = tuple((Code(name), fault.says) for name, fault in FAULTS.items() if fault.caught_by == statement.id)
+    yield Paragraph((f"{len(catching)} faults are recorded as caught by this statement. ", _kernel(statement)))
+    if catching:
+        yield Table(("caught", "is"), catching)
 
 
 def _kernel(statement: Statement) -> str:

@@ -35,7 +35,7 @@ from theorems.report.document import (
     Table,
     paragraph,
 )
-from theorems.report.evidence import RECORDS, hunt_records, power
+from theorems.report.evidence import hunt_records
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 from theorems.report.svg import element
@@ -116,7 +116,6 @@ def test_the_real_statements_have_source_reason_and_evidence() -> None:
     assert "| without | L11 |" in text
     for without in ("positive-labels", "strict-optimum", "head-in-key-range"):
         assert f"| `{without}` | R |" in text
-    assert "There is no table of planted faults" in text
     assert "| numpy | " in text
 
 
@@ -193,20 +192,8 @@ def test_every_pair_of_statement_and_dropped_assumption_has_a_recorded_hunt() ->
     assert by_id["theorem-3"][Status.NEEDED] == ["separable"]
 
 
-def test_a_report_counts_the_planted_faults_and_those_caught(tmp_path: Path) -> None:
-    rows = ["| fault | in | L3 | L11 |", "| --- | --- | --- | --- |", "| `sparsemax` | softmax | 2 |  |"]
-    rows += ["| `top-2` | softmax | – |  |", "| `svm-with-bias` | svm | = | 1 |", "", "| fault | size |"]
-    (tmp_path / RECORDS).mkdir(parents=True)
-    (tmp_path / RECORDS / "power.md").write_text("\n".join(rows), encoding="utf-8")
-    counts = power(statements().values(), tmp_path)
-    assert counts is not None
-    assert (counts.caught, counts.faults) == (2, 3)
-    assert counts.by_kind == {"softmax": {"lemma-3": (1, 2)}, "svm": {"lemma-3": (0, 1), "lemma-11": (1, 1)}}
-
-
 def test_a_missing_hunt_is_reported(tmp_path: Path) -> None:
     assert hunt_records(statements().values(), tmp_path) is None
-    assert power(statements().values(), tmp_path) is None
     (tmp_path / "counterexamples").mkdir()
     result = hunt_records([statements()["lemma-4"]], tmp_path)
     assert result is not None

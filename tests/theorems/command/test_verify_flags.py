@@ -131,14 +131,6 @@ def test_an_interrupted_hunt_resumes_from_its_journal(capsys: pytest.CaptureFixt
     assert first == second
 
 
-def test_an_interrupted_power_run_resumes_from_its_journal(capsys: pytest.CaptureFixture[str]) -> None:
-    faults = ["--faults", "neighbours-per-input", "--faults", "temperature"]
-    options = ["--examples", "2", "--jobs", "1", "--markdown"]
-    first, second = twice(capsys, "power", "lemma-10", "lemma-4", *faults, *options)
-    assert first == second
-    assert "| `neighbours-per-input` | " in "\n".join(first)
-
-
 def test_an_interrupted_bench_run_resumes_from_its_journal(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = twice(
         capsys, "bench", "--data", "figure-1a", "--rule", "gd-1", "--steps", "9", "--examples", "2", "--jobs", "1"

@@ -24,7 +24,6 @@ from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.counterexamples.weakened_statements import droppable
 from theorems.faults import FAULTS
-from theorems.report.evidence import RECORDS, signs
 from theorems.report.record import read
 from theorems.run.registry.suite import statements
 from theorems.site.__main__ import main as write_site
@@ -192,12 +191,12 @@ def test_a_page_has_the_measured_slacks(tmp_path: Path, capsys: pytest.CaptureFi
     record["statements"][0]["claims"][0] |= {"worst_slack": -1.25e-7, "tolerance": 2.5e-7}
     path.write_text(json.dumps(record), encoding="utf-8")
     lemma = statements()["lemma-10"]
-    shown = statement_page(lemma, Evidence(read(path), {}))
+    shown = statement_page(lemma, Evidence(read(path)))
     name = record["statements"][0]["claims"][0]["name"]
     assert re.search(rf"^\| `{name}` \|.*\| 2 \| -1\.25e-07 \| 2\.5e-07 \|", shown, re.MULTILINE)
     assert "On 2 generated cases (seed 0): 2 upheld." in shown
     assert "There is no recorded run of this statement." in statement_page(
-        statements()["lemma-9"], Evidence(read(path), {})
+        statements()["lemma-9"], Evidence(read(path))
     )
 
 
@@ -208,18 +207,6 @@ def test_a_page_shows_the_counterexample_and_the_faults(made: dict[str, str]) ->
     named = [fault.name for fault in FAULTS.values() if fault.caught_by == "lemma-3"]
     assert len(named) > 5
     assert [name for name in named if f"| `{name}` |" not in made["statements/lemma-3.md"]] == []
-
-
-def test_a_page_shows_the_recorded_table_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--faults", "sparsemax", "--faults", "svm-with-bias", "--examples", "2", "--markdown"]
-    assert main(["power", "lemma-3", "lemma-11", *options]) == Exit.UPHELD
-    (tmp_path / RECORDS).mkdir(parents=True)
-    (tmp_path / RECORDS / "power.md").write_text(capsys.readouterr().out, encoding="utf-8")
-    table = signs(tmp_path) or {}
-    assert {name: row["lemma-3"] for name, row in table.items()} == {"sparsemax": "1", "svm-with-bias": ""}
-    shown = statement_page(statements()["lemma-3"], Evidence(None, table))
-    assert "It catches 1 of the 1 planted faults" in shown
-    assert "| `sparsemax` |" in shown
 
 
 def test_commands_shown_on_the_pages_can_be_run(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

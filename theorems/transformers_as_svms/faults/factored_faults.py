@@ -71,7 +71,7 @@ def _not_transposed(gradient: Array, K: Array, Q: Array) -> Factors:
     return (gradient @ Q, gradient @ K) if K.shape == Q.shape else factor_gradients(gradient, K, Q)
 
 
-@_rule("factors-at-two-speeds", "∇_K is (1 + ε) times as long, so that KᵀK − QᵀQ drifts", size=1e-3, unit="ε")
+@_rule("factors-at-two-speeds", "∇_K is (1 + ε) times as long, so that KᵀK − QᵀQ drifts", size=1e-3)
 def _uneven(size: float, gradient: Array, K: Array, Q: Array) -> Factors:
     by_k, by_q = factor_gradients(gradient, K, Q)
     return (1 + size) * by_k, by_q
@@ -83,9 +83,7 @@ def _rank_one(right: Callable[..., Run], data: QueryDataset, K: Array, Q: Array,
     return right(data, *cut, **options)
 
 
-@RUN.change(
-    "factors-rotated", "from the middle on (K, Q) is rotated by ε; K Qᵀ is right", DESCENT, *BOTH, size=1e-3, unit="ε"
-)
+@RUN.change("factors-rotated", "from the middle on (K, Q) is rotated by ε; K Qᵀ is right", DESCENT, *BOTH, size=1e-3)
 def _rotate(run: Run, size: float, *arguments: Any, **options: Any) -> Run:
     """Rotate the plane of the first two columns at all points from the middle of the run on; K Qᵀ stays the same."""
     turn = np.eye(run.K.shape[-1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -15,20 +14,14 @@ import torch
 from generators.case import Case
 from reference_attention.losses import loss_named
 from reference_attention.risk import log_excess_risk, risk, scaled_gradient, softmax_weights
-from theorems.command.app import main
-from theorems.core.exit_code import Exit
+from tests.theorems.faults.trial import Baseline, FaultOutcome, baseline, try_fault
 from theorems.core.implementation import Implementation
 from theorems.faults import FAULTS, Fault, Kind, fault_named
 from theorems.faults.fault import right
-from theorems.faults.power.power_tables import _spared_rows
-from theorems.faults.power.power_units import FaultTrials, Shrunk
-from theorems.faults.power.trial import Baseline, FaultOutcome, baseline, smallest_caught, try_fault
 from theorems.faults.size_faults import FAULTS as SIZE_FAULTS
 from theorems.faults.softmax import on_keys
-from theorems.run.events import ignore
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
-from theorems.run.schedule import run
 from theorems.run.verify import draw_cases
 
 EXAMPLES = 10
@@ -181,7 +174,6 @@ def test_faults_can_be_pickled_and_change_what_their_kind_says(fault: Fault) -> 
     assert (fault.spoil is None) != (not replaced)
     if fault.kind is Kind.SOFTMAX:
         assert replaced == softmax
-    assert bool(fault.unit) == bool(fault.size)
 
 
 def _points() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -264,16 +256,6 @@ def test_a_fault_below_rounding_is_not_caught(name: str, id: str) -> None:
     assert outcome_of(id, fault_named(name).of_size(1e-18), cases=3) in (FaultOutcome.MISSED, FaultOutcome.UNMOVED)
 
 
-def test_a_fault_is_caught_at_the_reported_smallest_size_and_not_at_a_tenth() -> None:
-    fault, statement = fault_named("one-coordinate-off"), statement_named("lemma-3")
-    size = smallest_caught(statement, fault, baselines("lemma-3"))
-    assert size is not None
-    assert 1e-16 < size < 1e-10
-    assert outcome_of("lemma-3", fault.of_size(size)) is FaultOutcome.CAUGHT
-    assert outcome_of("lemma-3", fault.of_size(size / 10)) is not FaultOutcome.CAUGHT
-    assert smallest_caught(statement_named("lemma-11"), fault, baselines("lemma-11")) is None
-
-
 def test_a_statement_that_raises_does_not_count_as_catching() -> None:
     def broken(case: Case) -> Case:
         raise ZeroDivisionError("planted")
@@ -283,60 +265,3 @@ def test_a_statement_that_raises_does_not_count_as_catching() -> None:
     )
     assert cell.outcome is FaultOutcome.UNDECIDED
     assert "planted" in cell.why
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["lemma-11", "--faults", "svm-with-bias"], Exit.UPHELD),
-        (["lemma-11", "--faults", "svm-with-bias", "--faults", "neighbour-lost"], Exit.FALSIFIED),
-        (["lemma-11", "--faults", "no-such-fault"], Exit.BAD_INPUT),
-        (["lemma-99"], Exit.BAD_INPUT),
-    ],
-)
-def test_power_has_the_documented_exit_codes(
-    arguments: list[str], code: Exit, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["power", *arguments, "--examples", "4", "--jobs", "1"]) == code
-    if code is Exit.FALSIFIED:
-        assert "caught by no statement: neighbour-lost" in capsys.readouterr().err
-
-
-def test_the_table_of_power_does_not_depend_on_the_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = []
-    for jobs in ("1", "2"):
-        options = ["--faults", "svm-scaled", "--faults", "svm-with-bias", "--examples", "4", "--markdown"]
-        assert main(["power", "lemma-4", "lemma-11", *options, "--jobs", jobs]) == Exit.UPHELD
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1]
-    assert "| `svm-with-bias` | svm | " in printed[0]
-
-
-def test_faults_survived_by_the_same_statements_share_a_row() -> None:
-    spared = {"temperature": ["L4"], "top-2": ["L4", "T1"], "sparsemax": ["L4"]}
-    assert _spared_rows("|ℓ'| has room", spared) == [
-        ["|ℓ'| has room", "L4", "`temperature`, `sparsemax`"],
-        ["|ℓ'| has room", "L4, T1", "`top-2`"],
-    ]
-
-
-def test_results_of_faults_computed_in_parts_equal_those_computed_at_once() -> None:
-    names = tuple(FAULTS)[:5]
-    whole = FaultTrials("lemma-11", names, 3, 0)
-    cut = replace(whole, at_a_time=2)
-    assert [item.faults for item in cut.parts()] == [names[:2], names[2:4], names[4:]]
-    [results], [expected] = run([cut], 1, ignore), run([whole], 1, ignore)
-    assert replace(results, seconds=0.0) == replace(expected, seconds=0.0)
-    assert list(results.cells) == list(names)
-    # A part that is interrupted before it begins changes nothing in the joined result.
-    part = replace(expected, seconds=0.0)
-    joined = whole.join(whole.unfinished_result(""), part)
-    assert (joined.cases, joined.interrupted) == (part.cases, True)
-
-
-def test_smallest_sizes_computed_in_parts_equal_those_computed_at_once() -> None:
-    fault = next(item for item in FAULTS.values() if item.caught_by == "lemma-3" and item.unit)
-    unit = Shrunk(fault.name, ("lemma-3", "lemma-11"), 2, 0)
-    [results] = run([unit], 1, ignore)
-    assert results == unit.run(lambda done, so_far=None: None)
-    assert len(unit.parts()) == len(results.sizes) == 2

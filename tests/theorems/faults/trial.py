@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from math import ceil, floor, log10
 from typing import Any
 
 from theorems.core.check import check
@@ -145,25 +144,3 @@ def _claims_until_falsified(statement: Statement, fault: Fault, case: Any) -> tu
 def _claims(statement: Statement, fault: Fault, case: Any) -> Iterator[Claim]:
     read = case if fault.spoil is None else fault.spoil(case)
     return statement.conclusion(read, fault.implementation)
-
-
-def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> float | None:
-    """Return the smallest power of ten that is caught as the fault's size; None if the planted size is not caught.
-
-    The size is computed by bisection. The bisection goes from the planted size down to ``fault.smallest``, and assumes
-    that every larger size is caught, too. If no power of ten below the planted size is caught, but the planted size is,
-    the result is the planted size.
-    """
-
-    def is_caught(exponent: int) -> bool:
-        return try_fault(statement, fault.of_size(10.0**exponent), baselines).outcome is FaultOutcome.CAUGHT
-
-    high, low = floor(log10(fault.size) + 1e-9), ceil(log10(fault.smallest) - 1e-9)
-    if not is_caught(high):
-        return fault.size if try_fault(statement, fault, baselines).outcome is FaultOutcome.CAUGHT else None
-    if is_caught(low):
-        return 10.0**low
-    while high - low > 1:
-        middle = (high + low) // 2
-        high, low = (middle, low) if is_caught(middle) else (high, middle)
-    return 10.0**high
