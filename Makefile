@@ -12,7 +12,7 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes nightly documents mutants deep realistic relations slices bench bench-descent docs records adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes nightly mutants deep realistic relations slices bench bench-descent docs records adapters scoreboard clean
 
 help:
 	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
@@ -26,7 +26,6 @@ help:
 	@echo "make scoreboard  docs/scoreboard.md anew, with the libraries, which it installs; goes on where it stopped"
 	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
 	@echo "make nightly  the tests that try on all cases what make test tries on some (every night)"
-	@echo "make documents  the long commands of the documents (every night)"
 	@echo "make mutants  mutation testing of reference_attention, or of PART=reference_attention.svm (every night)"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
 	@echo "make realistic 2,000 or 200 cases per statement of data as users have them, an hour; goes on where it stopped"
@@ -66,9 +65,6 @@ shapes: $(READY)
 
 nightly: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m nightly
-
-documents: $(READY)
-	@$(BIN)/python -m pytest -m documents
 
 # As mutmut names them: reference_attention.svm is a package, reference_attention.exact a module.
 mutants: PART := reference_attention

@@ -108,11 +108,7 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "serves until it is ended; tests/theorems/explore/test_server.py ends it",
             "theorems explore --data figure-8 --html page.html",
         ),
-        "theorems figures": ("minutes, with random trials and a training", "theorems figures 1a --out docs/images"),
-        "theorems figures 6 7 --out docs/images": (
-            "trains for minutes; tests/theorems/figures/test_transformer.py draws what it wrote",
-            "",
-        ),
+        "theorems figures": ("minutes, with random trials", "theorems figures 1a --out docs/images"),
         "theorems figures 1 4 --format png": ("half a minute", "theorems figures 1a --format png"),
         "theorems verify --report report.html": (
             "verifies everything",
@@ -137,9 +133,6 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Commands that are too long to run, each with the reason and a shorter command, whose table rows must be among those
 shown; without a shorter command nothing is run.
 """
-AT_NIGHT = ("theorems figures 9-followed --trials 1000 --out docs/images",)
-"""Commands that take more than ten seconds of processor time; ``make test`` does not run them."""
-
 APART = ("theorems verify lemma-3 --attention examples.kernels:handwritten", "theorems verify mine.py:long_p")
 """Commands on a user's kernel or file for which this test, too, starts a separate process.
 
@@ -327,26 +320,15 @@ def test_excerpts_of_a_paper_agree_with_the_template() -> None:
     assert indent(kind, " " * 4) in base
 
 
-@pytest.mark.parametrize("shown", [block for block in SHOWN if block.command in AT_NIGHT], ids=lambda shown: shown.name)
-@pytest.mark.usefixtures("desk")
-def test_commands_that_are_run_at_night_exist(shown: Shown) -> None:
-    check_names(*parsed(shown.command))
-
-
-def at_night(shown: Shown) -> Any:
-    """Return a command as a test's parameter, marked ``documents`` if the command takes long."""
-    return pytest.param(shown, id=shown.name, marks=[pytest.mark.documents] * (shown.command in AT_NIGHT))
-
-
 @pytest.mark.compiler
-@pytest.mark.parametrize("shown", [at_night(shown) for shown in SHOWN])
+@pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: shown.name)
 @pytest.mark.usefixtures("desk")
 def test_commands_print_what_is_shown(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     CHECKS[shown.command.split()[0]](shown, capsys)
 
 
 def test_every_long_command_is_in_a_document() -> None:
-    assert {*LONG, *AT_NIGHT} - {shown.command for shown in SHOWN} == set()
+    assert {*LONG} - {shown.command for shown in SHOWN} == set()
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)

@@ -65,7 +65,6 @@ PARTS = {
     "theorems.counterexamples": "without",
     "theorems.benchmark": "faults",
     "theorems.figures": "gaps",
-    "theorems.explanations": "figures",
 }
 """By room: the attribute of a later paper's ``PAPER`` that names the paper's rooms just below this room."""
 

@@ -23,7 +23,6 @@ PAPER = Paper(
     statements="theorems.adaptive_methods",
     without="theorems.adaptive_methods.without",
     faults="theorems.adaptive_methods.faults",
-    figures="theorems.adaptive_methods.figures",
     gaps="theorems.adaptive_methods.margin_gap:GAPS",
     after=("steepest-descent",),
     explained=(),

@@ -89,7 +89,6 @@ FORMER = {
     "tolerances": "list tolerances",
     "drawn": "list drawn",
     "counterexamples": "list counterexamples",
-    "regime-map": "figures regime-map",
     "show --tolerances": "list tolerances",
     "list --assumptions": "list assumptions",
     "list --data": "list data",

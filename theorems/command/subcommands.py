@@ -284,9 +284,6 @@ class BenchOptions:
 class FiguresOptions:
     """Reproduce the paper's figures, and write the numbers of each as JSON.
 
-    Figures 6 and 7 train a small vision transformer, which takes minutes. Its state is saved in the folder of --out
-    after every epoch, and the same command continues from there.
-
     Exit code 0: drawn; 2: bad input, or matplotlib is not installed; 3: a figure could not be computed.
     """
 
@@ -296,12 +293,8 @@ class FiguresOptions:
     ] = None
     out: Annotated[Path, options.folder("Folder for the files.")] = Path("figures")
     kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Format of the drawings.")] = "svg"
-    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b, 10.")] = 200
-    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Epochs of the transformer in 6 and 7.")] = 120
-    cifar10: Annotated[
-        Path | None, options.text("DIR", "Train the transformer on CIFAR-10 (binary version) instead of the digits.")
-    ] = None
-    seed: Annotated[int, options.same_seed("trials and training")] = 0
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b.")] = 200
+    seed: Annotated[int, options.same_seed("trials")] = 0
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS
 
 

@@ -34,7 +34,6 @@ PAPER = Paper(
     statements="theorems.transformers_as_svms",
     without="theorems.transformers_as_svms.without",
     faults="theorems.transformers_as_svms.faults",
-    figures="theorems.transformers_as_svms.figures",
     after=("token-selection",),
     prefix="tsvm-",
     explained=(),

@@ -78,5 +78,5 @@ def test_every_reference_of_a_statement_leads_to_a_page() -> None:
 def test_a_reference_is_resolved_within_its_package_or_not_at_all() -> None:
     place = "theorems.token_selection.joint_paths.theorem_5_joint_regularization_path"
     assert resolve(".joint_constants", place) == ("theorems.token_selection.joint_paths.joint_constants", "")
-    assert resolve(".regime_map.nothing", place) == ("theorems.token_selection.joint_paths.regime_map", "nothing")
+    assert resolve(".joint_sets.nothing", place) == ("theorems.token_selection.joint_paths.joint_sets", "nothing")
     assert resolve(".no_such_module", place) is None
