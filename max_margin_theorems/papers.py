@@ -48,8 +48,6 @@ class Paper:
             assumptions.
         faults: the room of the paper's planted faults.
         figures: the room of the paper's figures, which its modules list in tuples ``FIGURES``.
-        limits: ``module:NAME`` of a mapping from statement ids to functions that return the curve and limit that
-            reports draw (a :class:`~theorems.figures.limit_curve.Limit`).
         gaps: ``module:NAME`` of a mapping, for ``theorems bench``, from statement ids to functions that bound the
             difference between the largest margin and a run's margin (:mod:`theorems.benchmark.margin_gap`).
         data: ``module:NAME`` of a mapping from the names of datasets, for ``--data``, to functions that return the
@@ -69,7 +67,6 @@ class Paper:
     without: str = ""
     faults: str = ""
     figures: str = ""
-    limits: str = ""
     gaps: str = ""
     data: str = ""
     definitions: str = ""

@@ -15,7 +15,6 @@ from theorems.core.parts import Parts
 from theorems.core.tolerances import Tolerance
 from theorems.core.version import version_of
 from theorems.counterexamples.assumption_table import Status
-from theorems.figures.limit_curve import limits
 from theorems.report.document import (
     Block,
     Code,
@@ -31,7 +30,7 @@ from theorems.report.document import (
     paragraph,
 )
 from theorems.report.evidence import HuntRecord
-from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
+from theorems.report.pictures import headroom, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.description import Heading as StatementHeading
 from theorems.run.findings import NamedFinding
@@ -98,7 +97,6 @@ def blocks(contents: Contents) -> list[Block]:
         _summary(run),
         _counts(run),
         *(_findings(contents) if contents.findings else ()),
-        *_limits(run),
         Heading(2, "Claims"),
         paragraph(
             "The tables give the worst slack of each claim over all examples; a claim holds if slack ≥ −tolerance."
@@ -204,21 +202,6 @@ def _findings(contents: Contents) -> Iterator[Block]:
     yield Heading(2, "Assumptions on these data")
     rows = tuple((Code(id), title, HOLDS[holds][0], evidence) for id, title, holds, evidence, _ in contents.findings)
     yield Table(("assumption", "says", "", "because"), rows)
-
-
-def _limits(run: RunRecord) -> Iterator[Block]:
-    """Yield a picture for each statement about a limit, except in a report on user data."""
-    by_id = limits()
-    with_picture = [] if run.data else [statement for statement in run.statements if statement.id in by_id]
-    if with_picture:
-        yield Heading(2, "Limits, one case each")
-        yield paragraph(
-            "On the paper's own data. Left: the curve of prompts near the origin, in the plane of its limit. Right: its"
-            " distance from the line of the limit as its norm grows. If that distance stays bounded, the direction"
-            " converges to the limit."
-        )
-    for statement in with_picture:
-        yield limit_picture(f"{statement.id}, {statement.title}", by_id[statement.id]())
 
 
 def _statement(statement: StatementRecord, contents: Contents) -> Iterator[Block]:
