@@ -33,7 +33,7 @@ MEASURED = RECORDS / "verify.json"
 """Recorded run of ``theorems verify`` whose worst slacks the pages of the statements show."""
 ABOUT = ("docs/releasing.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *ABOUT)
-FINDINGS = ("FINDINGS.md", "docs/constants.md", f"{RECORDS}/*.md")
+FINDINGS = ("FINDINGS.md", f"{RECORDS}/*.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
 """The document in the table of contents "Start", followed by the documents with which the table "Guides" begins. Other
 documents that are in no table are added to "Guides"."""
