@@ -30,7 +30,6 @@ from generators.datasets import DATASETS
 from generators.user_data import load, subject_of
 from reference_attention.files import from_json
 from tests import documents as documents_
-from tests import facts
 from tests.documents import (
     Block,
     Shown,
@@ -414,17 +413,6 @@ def test_the_table_of_statements_agrees_with_the_registry() -> None:
     table = read("docs/verify.md").partition("## What is verified")[2]
     result = re.findall(r"^\| `([a-z0-9-]+)`[^|]*\| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)
     assert result == [(statement.id, statement.title, statement.source) for statement in statements().values()]
-
-
-def test_the_table_of_facts_is_up_to_date() -> None:
-    """``make facts`` prints the table, ``python -m tests.facts --write`` puts it into CONTRIBUTING.md."""
-    assert facts.table() in read("CONTRIBUTING.md")
-
-
-def test_words_in_blocks_and_printed_tables_are_not_counted() -> None:
-    text = "Two words.\n\n<!-- printed -->\n\n| a | table |\n\nand more\n```console\n$ theorems list\nout\n```\n"
-    assert facts.count_words(text) == 4
-    assert facts.count_words("| a | table |\n") == 2
 
 
 def test_the_table_of_rooms_lists_the_rooms_in_their_order() -> None:

@@ -34,7 +34,6 @@ class ListOptions:
             "TABLE|ID",
         ),
     ] = None
-    markdown: Annotated[bool, options.as_markdown("Markdown")] = False
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from theorems.site.reference_pages import (
 from theorems.site.statement_page import Evidence, statement_page
 
 RECORDS = Path("build/records")
-"""Folder to which ``make records`` writes."""
+"""Folder of a recorded run of ``theorems verify``."""
 START = "README.md"
 """Document that is the site's first page."""
 MEASURED = RECORDS / "verify.json"

@@ -251,6 +251,8 @@ def test_bad_input_noticed_during_the_run_is_exit_code_2(capsys: pytest.CaptureF
 def test_the_commands_show_and_list_describe_statements_and_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     listed = capsys.readouterr().out
+    heads = re.findall("^ (statement|capability|definition|assumption) ", listed, re.MULTILINE)
+    assert heads == ["statement", "capability", "definition", "assumption"]
     assert all(id in listed for id in FAKES)
     assert main(["show", "also-true"]) == 0
     output = capsys.readouterr().out
@@ -260,11 +262,6 @@ def test_the_commands_show_and_list_describe_statements_and_assumptions(capsys: 
     assert "Assumed by: never, single" in capsys.readouterr().out
     assert main(["list", "assumptions"]) == 0
     assert "equal-non-optimal-scores" in capsys.readouterr().out
-    assert main(["list", "--markdown"]) == 0
-    tables = capsys.readouterr().out.split("\n\n")
-    heads = [table.partition(" |")[0] for table in tables]
-    assert heads == ["| statement", "| capability", "| definition", "| assumption"]
-    assert [re.search("[a-z-]+", row)[0] for row in tables[0].splitlines()[2:]] == list(FAKES)  # type: ignore[index]
 
 
 def test_every_tolerance_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

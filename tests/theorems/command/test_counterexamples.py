@@ -168,10 +168,10 @@ def test_the_recorded_counterexamples_are_listed(
     Path("some").mkdir()
     shutil.copy(FILE, "some")
     monkeypatch.setattr(assumption_table, "COUNTEREXAMPLES", Path("some").absolute())
-    assert main(["list", "counterexamples", "theorem-2", "lemma-5", "--markdown"]) == 1
+    assert main(["list", "counterexamples", "theorem-2", "lemma-5"]) == 1
     captured = capsys.readouterr()
-    row = "| `theorem-2` | `single-input` | refuted (`theorem-2-without-single-input.json`) | 2, 2, 2 |"
-    assert row in captured.out
-    assert "| `lemma-5` | `single-input` | not hunted |" in captured.out
+    rows = [" ".join(line.split()) for line in captured.out.splitlines()]
+    assert any(row.startswith("theorem-2 single-input refuted 2, 2, 2 ") for row in rows)
+    assert any(row.startswith("lemma-5 single-input not hunted") for row in rows)
     assert "lemma-5 without single-input: not hunted" in captured.err
     assert "lemma-4" not in captured.out

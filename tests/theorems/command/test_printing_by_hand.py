@@ -21,7 +21,7 @@ from theorems.counterexamples import console_output
 from theorems.counterexamples.console_output import hunt_progress
 from theorems.counterexamples.rounds import RoundsResult
 from theorems.counterexamples.search import ROUND, Effort, Hunt, Observation
-from theorems.run.tables import case_lines, markdown_table
+from theorems.run.tables import case_lines
 
 FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 
@@ -108,10 +108,6 @@ def test_a_resumed_hunt_reuses_its_completed_rounds() -> None:
     assert rounds.as_known(ROUND) == ((one, other), ())
     assert rounds.as_known(ROUND - 1) == ((one,), other)
     assert result.as_known(None) == ((one,), result.rounds[1])
-
-
-def test_a_vertical_bar_within_a_table_cell_is_escaped() -> None:
-    assert markdown_table(("a", "b"), [("|x|", "1")]).splitlines() == ["| a | b |", "| --- | --- |", "| \\|x\\| | 1 |"]
 
 
 def test_a_junit_document_has_version_and_seed() -> None:
