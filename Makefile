@@ -99,9 +99,8 @@ slices: $(READY)
 	  $(BIN)/python -m tests.without_a_paper $$paper -n 2 --dist worksteal --ignore=tests/attention_conformance || exit 1; done
 
 bench: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench,benchopt]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name
-	@$(BIN)/python -m pytest tests/test_benchopt.py
 
 # Gradient descent and normalized gradient descent alone, in about a minute once everything is installed.
 bench-descent: $(READY)
