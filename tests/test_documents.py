@@ -46,7 +46,6 @@ from tests.documents import (
 )
 from tests.places import ROOT
 from tests.test_layers import ROOMS
-from tests.test_recipes import RECIPE_COMMANDS
 from theorems.benchmark.rules import expand_rules, rule_named
 from theorems.command.app import app, main
 from theorems.core.exit_code import Exit
@@ -58,13 +57,7 @@ from theorems.run.registry.suite import statements
 DOCUMENTS = documents()
 EVERY = sorted({*DOCUMENTS, *documents_.ELSEWHERE})
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document, read(document))]
-SHOWN = [
-    shown
-    for block in BLOCKS
-    if block.language in ("console", "indented")
-    for shown in commands(block)
-    if shown.command not in RECIPE_COMMANDS
-]
+SHOWN = [shown for block in BLOCKS if block.language in ("console", "indented") for shown in commands(block)]
 PYTHON = [
     block for block in BLOCKS if block.language == "python"
 ]  # ```py marks code that needs something that no test machine has
@@ -307,7 +300,7 @@ def test_every_block_is_of_a_kind_that_is_checked(block: Block, tmp_path: Path) 
         assert read_entries(tmp_path / "kernels.toml")
     elif block.language not in ("python", "py"):
         unchecked = [shown for shown in commands(block) if shown.command.split()[0] not in CHECKS]
-        assert [shown.name for shown in unchecked if shown.command not in RECIPE_COMMANDS] == []
+        assert [shown.name for shown in unchecked] == []
         assert list(commands(block))
 
 
