@@ -50,7 +50,7 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin, offending_neighbours
 
 Tokens = Float64[np.ndarray, "n T d"]
-Queries = Float64[np.ndarray, "n d"]
+Queries = Float64[np.ndarray, "n e"]
 
 MOST = (4, 5, 4)
 """The largest number of inputs n, number of tokens T and dimension d of most cases."""
