@@ -105,10 +105,6 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "needs the file that the command above it writes; tests/theorems/benchmark/test_earlier_run.py",
             "",
         ),
-        "theorems explore --data figure-8": (
-            "serves until it is ended; tests/theorems/explore/test_server.py ends it",
-            "theorems explore --data figure-8 --html page.html",
-        ),
         "theorems figures": ("minutes, with random trials and a training", "theorems figures 1a --out docs/images"),
         "theorems figures 6 7 --out docs/images": (
             "trains for minutes; tests/theorems/figures/test_transformer.py draws what it wrote",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -13,7 +11,6 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from theorems.core.version import version as installed
 from theorems.site.docstring import formula
-from theorems.site.gallery import GALLERY
 
 project = "Max-Margin Token Selection"
 author = "the authors of max-margin-theorems"
@@ -64,14 +61,6 @@ def visit_displaymath(self: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
-def copy_gallery(app: Sphinx, error: Exception | None) -> None:
-    """Copy the gallery, whose pages need no Sphinx, into the output."""
-    pages = Path(app.srcdir) / GALLERY
-    if error is None and pages.is_dir():
-        shutil.copytree(pages, Path(app.outdir) / GALLERY, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.md"))
-
-
 def setup(app: Sphinx) -> None:
-    app.connect("build-finished", copy_gallery)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))
     app.add_post_transform(Indices)

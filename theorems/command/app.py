@@ -76,7 +76,6 @@ SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
     (subcommands.ShowOptions, "listings:show"),
     (subcommands.VerifyOptions, "verify:verify_and_report"),
     (subcommands.ExplainOptions, "explain:explain_and_report"),
-    (subcommands.ExploreOptions, "explore:explore_and_serve"),
     (subcommands.HuntOptions, "counterexamples:hunt_and_report"),
     (subcommands.ReplayOptions, "counterexamples:replay_and_report"),
     (subcommands.PowerOptions, "power:power_and_report"),

@@ -180,28 +180,6 @@ class ExplainOptions:
 
 
 @dataclass(frozen=True)
-class ExploreOptions:
-    """Open a page in the browser: drag a token, and see what the theorems say.
-
-    The page draws tokens, max-margin directions and runs in the plane while you drag, and lists assumptions and
-    verdicts. You can save the state as data, a test, a picture or a link. The page is served on this machine only, at
-    an address that contains a secret, until Ctrl-C.
-
-    Exit code 0: the file is written; 2: bad input, or bokeh is not installed; 130: ended by Ctrl-C.
-    """
-
-    data: Annotated[
-        str | None,
-        options.data("A .npz or .json file, a named dataset, a recorded counterexample, or a link."),
-    ] = None
-    html: Annotated[Path | None, options.file("Write the page as a file that needs no server, and exit.")] = None
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port of the server; 0: any free port.")] = 0
-    open: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the browser; the address is printed in any case.")
-    ] = True
-
-
-@dataclass(frozen=True)
 class HuntOptions:
     """Hunt for data on which a statement fails once one of its assumptions is dropped.
 

@@ -15,7 +15,6 @@ from theorems.report.evidence import RECORDS, signs
 from theorems.report.record import RunRecord, read
 from theorems.run.registry.suite import statements
 from theorems.site.derivations import derivations
-from theorems.site.gallery import GALLERY, write_gallery_pages
 from theorems.site.notebooks import write_notebook_pages
 from theorems.site.reference_pages import (
     assumptions_page,
@@ -40,13 +39,12 @@ LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
-def write_source(folder: Path, root: Path = RECORDED, entries: Collection[str] | None = None) -> None:
-    """Write the source of the site to a folder; if bokeh is not installed, the site has no gallery.
+def write_source(folder: Path, root: Path = RECORDED) -> None:
+    """Write the source of the site to a folder.
 
     Args:
         folder: the folder; an earlier source of the site in this folder is replaced.
         root: the root folder of the repository.
-        entries: names of the datasets and counterexamples in the gallery; all by default.
 
     Raises:
         InvalidInput: the folder has other content, or a record cannot be read.
@@ -64,10 +62,9 @@ def write_source(folder: Path, root: Path = RECORDED, entries: Collection[str] |
             if (root / path).is_file():
                 _copy(path, folder, root)
         _write(folder / _site_name(name), _relink(text, name, root))
-    gallery = write_gallery_pages(folder / GALLERY, entries)
     notebooks = write_notebook_pages(folder, root)
     start = (folder / "index.md").read_text(encoding="utf-8")
-    _write(folder / "index.md", f"{start}\n{contents(documents, gallery, notebooks)}")
+    _write(folder / "index.md", f"{start}\n{contents(documents, notebooks)}")
 
 
 def generate_pages(root: Path = RECORDED) -> dict[str, str]:
@@ -90,7 +87,7 @@ def generate_pages(root: Path = RECORDED) -> dict[str, str]:
     }
 
 
-def contents(documents: Iterable[str], gallery: bool = False, notebooks: Collection[str] = ()) -> str:
+def contents(documents: Iterable[str], notebooks: Collection[str] = ()) -> str:
     """Return the tables of contents of the site as Markdown, for the first page."""
     documents = list(documents)
     findings = [name for pattern in FINDINGS for name in sorted(documents) if fnmatch(name, pattern)]
@@ -99,7 +96,7 @@ def contents(documents: Iterable[str], gallery: bool = False, notebooks: Collect
     reference = ("statements/definitions", "statements/assumptions", "statements/tolerances")
     return "\n".join(
         (
-            _toctree("Start", ("self", *FIRST[:1], *[f"{GALLERY}/index"] * gallery)),
+            _toctree("Start", ("self", *FIRST[:1])),
             *[_toctree("Notebooks", notebooks)] * bool(notebooks),
             _toctree("Guides", guides),
             _toctree("Statements", ("statements/index", *reference)),

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,8 +31,6 @@ from theorems.site.notebooks import NOTEBOOKS, read_notebook, write_notebook_pag
 from theorems.site.source import contents, write_source
 from theorems.site.statement_page import Evidence, statement_page
 
-SHOWN = ("figure-1b", "tsvm-paths-3", "theorem-2-without-single-input")
-"""The pages of the gallery that are built here; the whole gallery takes a minute."""
 built_here = pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the extra docs")
 BUILD = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", str(ROOT / "docs" / "site")]
 FRESH = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -47,8 +44,7 @@ def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", str(ROOT))  # for commands that notebooks run
-        make = partial(write_source, entries=SHOWN)
-        return made_once(tmp_path_factory, "site-source", lambda folder: make(folder / "source")) / "source"
+        return made_once(tmp_path_factory, "site-source", lambda folder: write_source(folder / "source")) / "source"
 
 
 @pytest.fixture(scope="module")
@@ -102,18 +98,6 @@ def test_every_document_is_a_page_and_formulas_are_typeset(built: Path, site: di
     assert trust.count("<math ") > 1
     assert not re.search(r"\$|sup>|\\\\", page(trust).text)
     assert "p<sub>mm</sub>" in (built / "FINDINGS.html").read_text(encoding="utf-8")
-
-
-@built_here
-@pytest.mark.skipif(find_spec("bokeh") is None, reason="needs the extra explore")
-def test_the_gallery_has_pages_that_share_their_scripts(built: Path, site: dict[Path, Page]) -> None:
-    index = site[built.resolve() / "gallery" / "index.html"]
-    assert {f"{name}.html" for name in SHOWN} <= set(index.links)
-    for name in SHOWN:
-        shown = site[built.resolve() / "gallery" / f"{name}.html"]
-        assert [load for load in shown.loads if load.endswith(".js")]
-    text = (built / "gallery" / f"{SHOWN[-1]}.html").read_text(encoding="utf-8")
-    assert "With two inputs one of them can be ahead" in text
 
 
 @built_here
@@ -246,7 +230,6 @@ def test_a_document_outside_every_table_of_contents_becomes_a_guide() -> None:
 def test_only_a_folder_written_by_the_command_is_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("theorems.site.source.write_gallery_pages", lambda folder, shown: False)
     monkeypatch.setattr("theorems.site.source.write_notebook_pages", lambda folder, root: [])
     source = tmp_path / "source"
     write_source(source)
