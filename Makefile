@@ -12,7 +12,7 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes nightly documents mutants deep realistic relations slices bench bench-descent docs records adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes nightly documents mutants deep realistic relations slices bench bench-descent records adapters scoreboard clean
 
 help:
 	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
@@ -20,8 +20,7 @@ help:
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
 	@echo "make bench-descent  gradient descent and normalized gradient descent alone, in a minute"
 	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
-	@echo "make docs     the documentation site, in build/docs"
-	@echo "make records  faults, draws, slacks and costs as tables in build/records, which the site shows (every night)"
+	@echo "make records  faults, draws, slacks and costs as tables in build/records (every night)"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
 	@echo "make scoreboard  docs/scoreboard.md anew, with the libraries, which it installs; goes on where it stopped"
 	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
@@ -114,7 +113,7 @@ bench-descent: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m pytest benchmarks/bench_descent.py -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name -k "test_descent and (-gd-1] or -normalized-1])"
 
-# An hour on two cores; the site shows what it prints.
+# An hour on two cores.
 RECORDS := build/records
 records: $(READY)
 	@mkdir -p $(RECORDS)
@@ -123,11 +122,6 @@ records: $(READY)
 	@$(BIN)/theorems list counterexamples --markdown > $(RECORDS)/counterexamples.md
 	@$(BIN)/python -m benchmarks.planning > $(RECORDS)/planning.md
 	@$(BIN)/theorems power --examples 5 --markdown --resume $(RECORDS)/power.jsonl > $(RECORDS)/power.md
-
-docs: $(READY)
-	@$(BIN)/python -m theorems.site build/docs/source
-	@$(BIN)/sphinx-build -q -W --keep-going -c docs/site build/docs/source build/docs/html
-	@echo "Open $(CURDIR)/build/docs/html/index.html"
 
 .PHONY: facts
 facts: $(READY)

@@ -49,7 +49,6 @@ ENGINE = (
     "theorems.explanations",
     "theorems.library",
     "theorems.report",
-    "theorems.site",
     "theorems.command",
     "attention_conformance.calls",
     "attention_conformance.claims",

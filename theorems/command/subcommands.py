@@ -235,7 +235,7 @@ class PowerOptions:
     examples: Annotated[int, options.examples_option("cases per statement at most")] = 10
     seed: Annotated[int, options.same_seed("table")] = 0
     jobs: Annotated[int, options.processes("the table does")] = options.JOBS
-    markdown: Annotated[bool, options.as_markdown("the Markdown of the site")] = False
+    markdown: Annotated[bool, options.as_markdown("the Markdown of the records")] = False
     engine: options.Engine = options.LOCAL
     resume: options.Resume = None
 
