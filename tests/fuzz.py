@@ -30,7 +30,6 @@ from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from theorems.counterexamples import record as hunted
 from theorems.library.explain import explain
-from theorems.report import record as reported
 
 LONGEST = 10.0
 """Seconds that reading one file may take."""
@@ -258,12 +257,8 @@ JSON_DATA = {
 }
 
 
-def kinds(report: bytes) -> dict[str, Kind]:
-    """Return every kind of file that the command reads, by name.
-
-    Args:
-        report: the content of a file written by ``theorems verify --json``.
-    """
+def kinds() -> dict[str, Kind]:
+    """Return every kind of file that the command reads, by name."""
     data = _npz(X=X, Y=Y, v=V, W=np.eye(2), p0=np.zeros(2), alpha=np.array([0, 1]))
     pair = _npz(keys=X, scores=np.arange(6.0).reshape(2, 3), loss=np.array("exponential"), q=np.ones(2))
     example = (ROOT / "examples" / "rate.py").read_bytes()
@@ -273,7 +268,6 @@ def kinds(report: bytes) -> dict[str, Kind]:
         "explain-npz": Kind(".npz", (data, pair), npz_changed, _explained),
         "explain-json": Kind(".json", (json.dumps(JSON_DATA).encode(),), json_changed, _explained),
         "replay": Kind(".json", _counterexamples(), json_changed, _replayed),
-        "report": Kind(".json", (report,), json_changed, reported.read),
         "module": Kind(".py", (example,), python_changed, _module),
     }
 
@@ -310,16 +304,6 @@ def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:
     return outcome
 
 
-def report_seed() -> bytes:
-    """Return the content of a small file written by ``theorems verify --json``."""
-    from theorems.command.app import main
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.json"
-        main(["verify", "lemma-10", "lemma-11", "--examples", "2", "--jobs", "1", "--json", str(path)])
-        return path.read_bytes()
-
-
 def memory() -> int:
     """Return the largest number of bytes of memory that this process has used so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -327,7 +311,7 @@ def memory() -> int:
 
 def main(count: int, seed: int) -> int:
     wrong = 0
-    made = kinds(report_seed())
+    made = kinds()
     before = memory()
     with tempfile.TemporaryDirectory() as folder:
         for name, kind in made.items():

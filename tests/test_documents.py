@@ -111,10 +111,6 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "",
         ),
         "theorems figures 1 4 --format png": ("half a minute", "theorems figures 1a --format png"),
-        "theorems verify --report report.html": (
-            "verifies everything",
-            "theorems verify lemma-10 --report report.html",
-        ),
         "theorems hunt theorem-2 --without single-input --out counterexamples --record": (
             "the same hunt is run with its output",
             "",

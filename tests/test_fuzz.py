@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reference_attention.errors import InvalidInput
-from tests.fuzz import Kind, fuzzed, json_changed, kinds, report_seed
+from tests.fuzz import Kind, fuzzed, json_changed, kinds
 
 FILES = 300
 EXPLAINED = 40
@@ -17,10 +17,10 @@ EXPLAINED = 40
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, Kind]:
-    return kinds(report_seed())
+    return kinds()
 
 
-@pytest.mark.parametrize("name", ["npz", "json", "explain-npz", "explain-json", "replay", "report", "module"])
+@pytest.mark.parametrize("name", ["npz", "json", "explain-npz", "explain-json", "replay", "module"])
 def test_damaged_files_are_read_or_refused(made: dict[str, Kind], name: str, tmp_path: Path) -> None:
     count = EXPLAINED if name.startswith("explain") else FILES
     for content in made[name].seeds:

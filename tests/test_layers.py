@@ -48,7 +48,6 @@ ENGINE = (
     "theorems.token_selection.figures",
     "theorems.explanations",
     "theorems.library",
-    "theorems.report",
     "theorems.command",
     "attention_conformance.calls",
     "attention_conformance.claims",

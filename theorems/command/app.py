@@ -81,7 +81,6 @@ SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
     (subcommands.PowerOptions, "power:power_and_report"),
     (subcommands.BenchOptions, "benchmark:bench_and_report"),
     (subcommands.FiguresOptions, "figures:figures_and_report"),
-    (subcommands.ReportOptions, "report:report_and_write"),
 )
 """For each subcommand, the class of its options, and the function in :mod:`theorems.command` that takes them."""
 

@@ -125,9 +125,9 @@ class VerifyOptions:
     report: Annotated[
         list[Path] | None,
         options.text(
-            "FILE.md|FILE.html|FILE.sarif",
-            "Write a document with verdicts, claims, tolerances with reasons, counterexamples and planted faults; or,"
-            " as SARIF 2.1.0 for code scanning, the verdicts other than upheld. Repeat the option for several files.",
+            "FILE.sarif",
+            "Write, as SARIF 2.1.0 for code scanning, the verdicts other than upheld. Repeat the option for several"
+            " files.",
         ),
     ] = None
     badge: Annotated[
@@ -302,17 +302,3 @@ class FiguresOptions:
     ] = None
     seed: Annotated[int, options.same_seed("trials and training")] = 0
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """Write results of ``verify --json`` as one document: verdicts, claims, tolerances, counterexamples, faults caught.
-
-    Exit codes are those of verify. 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2:
-    bad input; 3: inconclusive, or nothing could be checked.
-    """
-
-    results: Annotated[Path, typer.Argument(metavar="FILE", help="A file of verify --json.")]
-    out: Annotated[
-        Path | None, options.text("FILE.md|FILE.html", "The file to write; by default Markdown to standard output.")
-    ] = None

@@ -1,6 +1,6 @@
 """Session: one run of a request to verify statements, which produces events.
 
-The command, the library, the check of a kernel and the report make a :class:`Request` and handle the events of its
+The command, the library and the check of a kernel make a :class:`Request` and handle the events of its
 :class:`Session`; tables, JSON, JUnit XML, progress and known failures are handlers of events.
 
 Untrusted code (a kernel given by its name, a statement in a user's file) runs only in the sandbox, whose processes load

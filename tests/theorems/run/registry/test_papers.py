@@ -38,7 +38,7 @@ from theorems.api import REFERENCE, Fault, FaultKind
 
 F = Fault("{}", FaultKind.RUN, "", "few-tokens", lambda size: REFERENCE)
 """
-ENGINE = ("core", "run", "command", "counterexamples", "faults", "report")
+ENGINE = ("core", "run", "command", "counterexamples", "faults")
 """Packages that must not name any paper."""
 
 
@@ -295,20 +295,6 @@ def test_pool_processes_and_completion_know_an_installed_paper(site: Path) -> No
     code = "from theorems.command import completion as c; print(c.ids('ordered'), c.data('three'), c.faults('softmin'))"
     process = run(site, "-c", code)
     assert process.stdout.split("\n")[0] == "['ordered-logits-descend'] ['three-ranks'] ['softmin']", process.stderr
-
-
-REPORT = """
-from theorems.report.evidence import hunt_records
-from theorems.run.registry.suite import statements
-print(hunt_records([statements()["ordered-logits-descend"]]))
-"""
-
-
-def test_a_report_shows_an_installed_paper(site: Path) -> None:
-    install_example(site)
-    process = run(site, "-c", REPORT)
-    assert process.returncode == 0, process.stderr
-    assert "'ordered-logits-descend', by_status={<Status.REFUTED" in process.stdout
 
 
 def names_of(paper: Paper) -> set[str]:
