@@ -95,7 +95,6 @@ FORMER = {
     "list --drawn": "list drawn",
     "list --counterexamples": "list counterexamples",
     "verify --no-isolate": "verify --jobs 0",
-    "verify --sarif": "verify --report FILE.sarif",
 }
 """Removed subcommands and options, each with its replacement."""
 

@@ -113,7 +113,6 @@ class VerifyOptions:
     timeout: options.Timeout = None
     case_timeout: options.CaseTimeout = options.PATIENCE
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first falsified statement.")] = False
-    junit_xml: Annotated[Path | None, options.file("Write the verdicts as JUnit XML.")] = None
     known_failures: options.KnownFailures = None
     write_known_failures: Annotated[
         Path | None,
@@ -122,17 +121,6 @@ class VerifyOptions:
     emit_test: Annotated[Path | None, options.file("Write a test that fails on your kernel and needs only torch.")] = (
         None
     )
-    report: Annotated[
-        list[Path] | None,
-        options.text(
-            "FILE.sarif",
-            "Write, as SARIF 2.1.0 for code scanning, the verdicts other than upheld. Repeat the option for several"
-            " files.",
-        ),
-    ] = None
-    badge: Annotated[
-        Path | None, options.file("Write the number of upheld capabilities as JSON for a badge of shields.io.")
-    ] = None
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,7 @@ from rich.console import Console
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory
-from theorems.command.badge import badge_text
 from theorems.command.common import check_targets, complain, exit_code_of, write_files
-from theorems.command.junit import junit_xml
-from theorems.command.sarif import sarif_text
 from theorems.command.subcommands import VerifyOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
@@ -50,16 +47,10 @@ def verify_and_report(options: VerifyOptions) -> int:
             runs.
     """
     request = request_of(options)
-    check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test, options.badge)
-    for path in options.report or ():
-        if path.suffix != SARIF:
-            raise InvalidInput(f"--report: {path} does not end in {SARIF}; rename it.")
-    check_targets(*(options.report or ()))
+    check_targets(options.json, options.write_known_failures, options.emit_test)
     check_directory(options.out, "failing cases")
     if options.emit_test is not None and options.attention is None:
         raise InvalidInput("--emit-test writes tests of a kernel; give the kernel with --attention.")
-    if options.badge is not None and options.attention is None:
-        raise InvalidInput("--badge counts the capabilities of a kernel; give the kernel with --attention.")
     report = Report(request.examples, options)
     if options.fail_fast:
         request = replace(request, enough=report.enough)
@@ -132,8 +123,6 @@ def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
     )
 
 
-SARIF = ".sarif"
-"""Ending of the paths of ``--report`` that name files for code scanning."""
 SHORT = 18
 """Largest number of lines that ``--fail-fast`` prints about the falsified statement; its whole output has at most
 20."""
@@ -195,14 +184,7 @@ class Report:
         options, kernel = self._options, self._options.attention
         hints = last.hints if isinstance(last, Finished) else ()
         results = Results(last.results, self._examples, options.seed, options.data, self._about, hints, expected)
-        texts = [
-            (options.json, results.to_json()),
-            (options.junit_xml, junit_xml(last.results, options.seed, expected)),
-            (options.badge, badge_text(last.results)),
-        ]
-        if options.report:
-            text = sarif_text(last.results, kernel, expected)
-            texts += [(path, text) for path in options.report]
+        texts = [(options.json, results.to_json())]
         if options.emit_test is not None:
             texts.append((options.emit_test, kernel_suite().reproducer_file(kernel, unknown, options.emit_test)))
         if isinstance(last, Finished):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -132,14 +131,6 @@ def test_a_table_of_faults_sets_the_exit_code_and_prints_the_reason(capsys: pyte
 
 def test_a_vertical_bar_within_a_table_cell_is_escaped() -> None:
     assert markdown_table(("a", "b"), [("|x|", "1")]).splitlines() == ["| a | b |", "| --- | --- |", "| \\|x\\| | 1 |"]
-
-
-def test_a_junit_document_has_version_and_seed() -> None:
-    assert main(["verify", "lemma-3", "--examples", "1", "--jobs", "1", "--seed", "5", "--junit-xml", "r.xml"]) == 0
-    [suite] = ElementTree.parse("r.xml").getroot()
-    result = {element.get("name"): element.get("value") for element in suite.iter("property")}
-    assert set(result) == {"version", "seed"}
-    assert result["seed"] == "5"
 
 
 def test_the_command_without_arguments_parses_those_of_the_process(
