@@ -12,7 +12,7 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes nightly documents mutants deep realistic relations slices bench bench-descent records adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes nightly documents mutants deep realistic relations slices bench bench-descent records adapters clean
 
 help:
 	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
@@ -22,7 +22,6 @@ help:
 	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
 	@echo "make records  faults, draws, slacks and costs as tables in build/records (every night)"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
-	@echo "make scoreboard  docs/scoreboard.md anew, with the libraries, which it installs; goes on where it stopped"
 	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
 	@echo "make nightly  the tests that try on all cases what make test tries on some (every night)"
 	@echo "make documents  the long commands of the documents (every night)"
@@ -128,12 +127,8 @@ facts: $(READY)
 	@$(BIN)/python -m tests.facts
 
 adapters: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,scoreboard]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,adapters]"
 	@$(BIN)/python -m pytest -m adapters
-
-scoreboard: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,scoreboard]"
-	@$(BIN)/theorems scoreboard --out docs/scoreboard --resume scoreboard.jsonl --markdown > docs/scoreboard.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build mutants *.egg-info

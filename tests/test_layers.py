@@ -52,7 +52,6 @@ ENGINE = (
     "attention_conformance.calls",
     "attention_conformance.claims",
     "attention_conformance",
-    "attention_conformance.scoreboard",
     "max_margin_theorems",
     "theorems",
 )

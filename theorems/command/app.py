@@ -18,7 +18,7 @@ from typing import Annotated, Any, cast, get_type_hints
 
 import typer
 
-from max_margin_theorems.extensions import extensions, object_at
+from max_margin_theorems.extensions import object_at
 from theorems.command import subcommands
 from theorems.core.exit_code import Exit
 
@@ -100,9 +100,6 @@ FORMER = {
 
 for options, function in SUBCOMMANDS:
     add_subcommand(options, f"theorems.command.{function}")
-for extension in extensions():
-    for options, place in extension.subcommands():
-        add_subcommand(options, place)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from attention_conformance.scoreboard.entry import read_entries
 from generators.corpus import read_corpus
 from reference_attention.errors import InvalidInput
 from reference_attention.files import read_named_values
@@ -36,7 +35,6 @@ READERS = {
     ".json": read_named_values,
     ".npz": read_named_values,
     ".txt": read_corpus,
-    ".toml": read_entries,
     ".known": lambda path: known_failures.read(path, ()),
     ".py": lambda path: statement_in_file(f"{path}:any"),
 }
