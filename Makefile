@@ -12,16 +12,14 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes nightly mutants deep realistic relations slices bench bench-descent docs adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes nightly mutants deep realistic relations slices bench bench-descent adapters clean
 
 help:
 	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
 	@echo "make test     set everything up and run lint, types and the tests"
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
 	@echo "make bench-descent  gradient descent and normalized gradient descent alone, in a minute"
-	@echo "make docs     the documentation site, in build/docs"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
-	@echo "make scoreboard  docs/scoreboard.md anew, with the libraries, which it installs; goes on where it stopped"
 	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
 	@echo "make nightly  the tests that try on all cases what make test tries on some (every night)"
 	@echo "make mutants  mutation testing of reference_attention, or of PART=reference_attention.svm (every night)"
@@ -107,18 +105,9 @@ bench-descent: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m pytest benchmarks/bench_descent.py -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name -k "test_descent and (-gd-1] or -normalized-1])"
 
-docs: $(READY)
-	@$(BIN)/python -m theorems.site build/docs/source
-	@$(BIN)/sphinx-build -q -W --keep-going -c docs/site build/docs/source build/docs/html
-	@echo "Open $(CURDIR)/build/docs/html/index.html"
-
 adapters: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,scoreboard]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,adapters]"
 	@$(BIN)/python -m pytest -m adapters
-
-scoreboard: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,scoreboard]"
-	@$(BIN)/theorems scoreboard --out docs/scoreboard --resume scoreboard.jsonl --markdown > docs/scoreboard.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build mutants *.egg-info

@@ -1,4 +1,4 @@
-"""The conformance suite for attention kernels: calls, interfaces, claims, scoreboard.
+"""The conformance suite for attention kernels: calls, interfaces, claims.
 
 This package imports :mod:`theorems.core` and :mod:`theorems.run`. These two never import this package by name: they
 find it by its entry point when the option ``--attention`` is given.
@@ -18,12 +18,6 @@ EXTENSION = Extension(
     formats="attention_conformance.calls.call_text",
     statements="attention_conformance.claims.statements:capability_statements",
     kernels="attention_conformance.suite",
-    commands=(
-        (
-            "attention_conformance.scoreboard.options:ScoreboardOptions",
-            "attention_conformance.scoreboard.command:scoreboard_and_report",
-        ),
-    ),
 )
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, cast, get_type_hints
 
 import typer
 
-from max_margin_theorems.extensions import extensions, object_at
+from max_margin_theorems.extensions import object_at
 from theorems.command import subcommands
 from theorems.core.exit_code import Exit
 
@@ -76,12 +76,10 @@ SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
     (subcommands.ShowOptions, "listings:show"),
     (subcommands.VerifyOptions, "verify:verify_and_report"),
     (subcommands.ExplainOptions, "explain:explain_and_report"),
-    (subcommands.ExploreOptions, "explore:explore_and_serve"),
     (subcommands.HuntOptions, "counterexamples:hunt_and_report"),
     (subcommands.ReplayOptions, "counterexamples:replay_and_report"),
     (subcommands.BenchOptions, "benchmark:bench_and_report"),
     (subcommands.FiguresOptions, "figures:figures_and_report"),
-    (subcommands.ReportOptions, "report:report_and_write"),
 )
 """For each subcommand, the class of its options, and the function in :mod:`theorems.command` that takes them."""
 
@@ -95,15 +93,11 @@ FORMER = {
     "list --drawn": "list drawn",
     "list --counterexamples": "list counterexamples",
     "verify --no-isolate": "verify --jobs 0",
-    "verify --sarif": "verify --report FILE.sarif",
 }
 """Removed subcommands and options, each with its replacement."""
 
 for options, function in SUBCOMMANDS:
     add_subcommand(options, f"theorems.command.{function}")
-for extension in extensions():
-    for options, place in extension.subcommands():
-        add_subcommand(options, place)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

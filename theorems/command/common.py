@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,11 +93,7 @@ def exit_code_of(results: Sequence[Result]) -> int:
         bad = next(result for result in results if result.bad_input)
         complain(f"{bad.id}: {bad.bad_input}")
         return Exit.BAD_INPUT
-    return exit_code_of_verdicts({result.verdict for result in results}, "no statement applies to these data")
-
-
-def exit_code_of_verdicts(verdicts: Set[Verdict], nothing: str) -> int:
-    """Return the exit code for verdicts; if all are "not applicable", print ``nothing`` as the reason."""
+    verdicts = {result.verdict for result in results}
     if verdicts <= {Verdict.NOT_APPLICABLE}:
-        complain(f"nothing was checked: {nothing}.")
+        complain("nothing was checked: no statement applies to these data.")
     return exit_of(verdicts)

@@ -112,7 +112,6 @@ class VerifyOptions:
     timeout: options.Timeout = None
     case_timeout: options.CaseTimeout = options.PATIENCE
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first falsified statement.")] = False
-    junit_xml: Annotated[Path | None, options.file("Write the verdicts as JUnit XML.")] = None
     known_failures: options.KnownFailures = None
     write_known_failures: Annotated[
         Path | None,
@@ -121,17 +120,6 @@ class VerifyOptions:
     emit_test: Annotated[Path | None, options.file("Write a test that fails on your kernel and needs only torch.")] = (
         None
     )
-    report: Annotated[
-        list[Path] | None,
-        options.text(
-            "FILE.md|FILE.html|FILE.sarif",
-            "Write a document with verdicts, claims, tolerances with reasons, counterexamples and planted faults; or,"
-            " as SARIF 2.1.0 for code scanning, the verdicts other than upheld. Repeat the option for several files.",
-        ),
-    ] = None
-    badge: Annotated[
-        Path | None, options.file("Write the number of upheld capabilities as JSON for a badge of shields.io.")
-    ] = None
 
 
 @dataclass(frozen=True)
@@ -176,28 +164,6 @@ class ExplainOptions:
         Path | None,
         options.text("FILE.svg|FILE.png|FILE.pdf", "Draw the path of p in the plane, or margins and weights."),
     ] = None
-
-
-@dataclass(frozen=True)
-class ExploreOptions:
-    """Open a page in the browser: drag a token, and see what the theorems say.
-
-    The page draws tokens, max-margin directions and runs in the plane while you drag, and lists assumptions and
-    verdicts. You can save the state as data, a test, a picture or a link. The page is served on this machine only, at
-    an address that contains a secret, until Ctrl-C.
-
-    Exit code 0: the file is written; 2: bad input, or bokeh is not installed; 130: ended by Ctrl-C.
-    """
-
-    data: Annotated[
-        str | None,
-        options.data("A .npz or .json file, a named dataset, a recorded counterexample, or a link."),
-    ] = None
-    html: Annotated[Path | None, options.file("Write the page as a file that needs no server, and exit.")] = None
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port of the server; 0: any free port.")] = 0
-    open: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the browser; the address is printed in any case.")
-    ] = True
 
 
 @dataclass(frozen=True)
@@ -295,17 +261,3 @@ class FiguresOptions:
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b.")] = 200
     seed: Annotated[int, options.same_seed("trials")] = 0
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """Write results of ``verify --json`` as one document: verdicts, claims, tolerances, counterexamples, faults caught.
-
-    Exit codes are those of verify. 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2:
-    bad input; 3: inconclusive, or nothing could be checked.
-    """
-
-    results: Annotated[Path, typer.Argument(metavar="FILE", help="A file of verify --json.")]
-    out: Annotated[
-        Path | None, options.text("FILE.md|FILE.html", "The file to write; by default Markdown to standard output.")
-    ] = None

@@ -13,11 +13,7 @@ from rich.console import Console
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory
-from theorems.command.badge import badge_text
 from theorems.command.common import check_targets, complain, exit_code_of, write_files
-from theorems.command.junit import junit_xml
-from theorems.command.report import Evidence, check_document, evidence_about, text_of_run
-from theorems.command.sarif import sarif_text
 from theorems.command.subcommands import VerifyOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
@@ -51,18 +47,10 @@ def verify_and_report(options: VerifyOptions) -> int:
             runs.
     """
     request = request_of(options)
-    check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test, options.badge)
-    for path in options.report or ():
-        check_document("--report", path, SARIF)
+    check_targets(options.json, options.write_known_failures, options.emit_test)
     check_directory(options.out, "failing cases")
     if options.emit_test is not None and options.attention is None:
         raise InvalidInput("--emit-test writes tests of a kernel; give the kernel with --attention.")
-    if options.attention is not None and _documents(options):
-        raise InvalidInput(
-            "--report: with --attention only a .sarif file can be written; give such a file, or leave out --attention."
-        )
-    if options.badge is not None and options.attention is None:
-        raise InvalidInput("--badge counts the capabilities of a kernel; give the kernel with --attention.")
     report = Report(request.examples, options)
     if options.fail_fast:
         request = replace(request, enough=report.enough)
@@ -135,13 +123,6 @@ def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
     )
 
 
-def _documents(options: VerifyOptions) -> list[Path]:
-    """Return the paths of ``--report`` that name documents: Markdown or HTML files."""
-    return [path for path in options.report or () if path.suffix != SARIF]
-
-
-SARIF = ".sarif"
-"""Ending of the paths of ``--report`` that name files for code scanning."""
 SHORT = 18
 """Largest number of lines that ``--fail-fast`` prints about the falsified statement; its whole output has at most
 20."""
@@ -167,8 +148,6 @@ class Report:
         if not isinstance(event, Started):
             return
         about = self._about = event.about
-        if _documents(self._options):
-            self._evidence = evidence_about(about)
         if self._options.known_failures is not None:
             ids = (heading.id for heading in about.statements)
             self._known = read(self._options.known_failures, [*known_ids(), *ids])
@@ -206,14 +185,7 @@ class Report:
         options, kernel = self._options, self._options.attention
         hints = last.hints if isinstance(last, Finished) else ()
         results = Results(last.results, self._examples, options.seed, options.data, self._about, hints, expected)
-        texts = [
-            (options.json, results.to_json()),
-            (options.junit_xml, junit_xml(last.results, options.seed, expected)),
-            (options.badge, badge_text(last.results)),
-        ]
-        if sarif := [path for path in options.report or () if path.suffix == SARIF]:
-            text = sarif_text(last.results, kernel, expected)
-            texts += [(path, text) for path in sarif]
+        texts = [(options.json, results.to_json())]
         if options.emit_test is not None:
             texts.append((options.emit_test, kernel_suite().reproducer_file(kernel, unknown, options.emit_test)))
         if isinstance(last, Finished):
@@ -222,10 +194,6 @@ class Report:
                 last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons
             )
             texts.append((options.write_known_failures, known_failures_text))
-            whole = not options.ids and options.data is None
-            texts += [
-                (path, text_of_run(path, results, self._evidence, all_statements=whole)) for path in _documents(options)
-            ]
         unwritten = write_files((path, text) for path, text in texts if path is not None and text)
         first = next((result for result in unknown if result.verdict is Verdict.FALSIFIED), None)
         if options.fail_fast and first is not None:

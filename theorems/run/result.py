@@ -16,11 +16,6 @@ from theorems.core.relation_check import DIFFERS, SAME_VERDICT
 from theorems.core.statement import Statement
 
 
-def format_value(value: float) -> str:
-    """Format a slack or a tolerance to three significant digits; NaN gives "undecided"."""
-    return "undecided" if math.isnan(value) else f"{value + 0.0:.3g}"
-
-
 @dataclass(frozen=True)
 class ClaimSummary:
     """Summary of a claim over many cases, with the numbers of the worst case (closest to failing or most violated).

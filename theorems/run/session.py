@@ -1,7 +1,7 @@
 """Session: one run of a request to verify statements, which produces events.
 
-The command, the library, the check of a kernel and the report make a :class:`Request` and handle the events of its
-:class:`Session`; tables, JSON, JUnit XML, progress and known failures are handlers of events.
+The command, the library and the check of a kernel make a :class:`Request` and handle the events of its
+:class:`Session`; tables, JSON, progress and known failures are handlers of events.
 
 Untrusted code (a kernel given by its name, a statement in a user's file) runs only in the sandbox, whose processes load
 it and run the units of work; the process with the session supervises them and receives plain data.

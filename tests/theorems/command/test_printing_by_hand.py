@@ -7,7 +7,6 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -108,14 +107,6 @@ def test_a_resumed_hunt_reuses_its_completed_rounds() -> None:
     assert rounds.as_known(ROUND) == ((one, other), ())
     assert rounds.as_known(ROUND - 1) == ((one,), other)
     assert result.as_known(None) == ((one,), result.rounds[1])
-
-
-def test_a_junit_document_has_version_and_seed() -> None:
-    assert main(["verify", "lemma-3", "--examples", "1", "--jobs", "1", "--seed", "5", "--junit-xml", "r.xml"]) == 0
-    [suite] = ElementTree.parse("r.xml").getroot()
-    result = {element.get("name"): element.get("value") for element in suite.iter("property")}
-    assert set(result) == {"version", "seed"}
-    assert result["seed"] == "5"
 
 
 def test_the_command_without_arguments_parses_those_of_the_process(

@@ -38,7 +38,7 @@ from theorems.api import REFERENCE, Fault, FaultKind
 
 F = Fault("{}", FaultKind.RUN, "", "few-tokens", lambda size: REFERENCE)
 """
-ENGINE = ("core", "run", "command", "counterexamples", "faults", "site", "report")
+ENGINE = ("core", "run", "command", "counterexamples", "faults")
 """Packages that must not name any paper."""
 
 
@@ -295,35 +295,6 @@ def test_pool_processes_and_completion_know_an_installed_paper(site: Path) -> No
     code = "from theorems.command import completion as c; print(c.ids('ordered'), c.data('three'))"
     process = run(site, "-c", code)
     assert process.stdout.split("\n")[0] == "['ordered-logits-descend'] ['three-ranks']", process.stderr
-
-
-SITE = """
-from theorems.report.evidence import hunt_records
-from theorems.run.registry.suite import statements
-from theorems.site.derivations import derivations
-from theorems.site.reference_pages import assumptions_page, statements_page
-from theorems.site.statement_page import Evidence, statement_page
-one = statements()["ordered-logits-descend"]
-print(statements_page(None), assumptions_page(), statement_page(one, Evidence(None)))
-print(hunt_records([one]))
-"""
-
-
-def test_site_and_report_show_an_installed_paper(site: Path) -> None:
-    install_example(site)
-    process = run(site, "-c", SITE)
-    assert process.returncode == 0, process.stderr
-    for message in (
-        "## A prompt that ranks tokens as their scores do",
-        "Source: Chebyshev's association inequality, applied to attention, of the package a-paper 0.1.0.",
-        "[ordered-logits-descend](ordered-logits-descend.md)",
-        "## ordered-logits\n",
-        "`a_paper.ordered_logits`",
-        "Without ordered-logits",
-        "| 0 | 1 | α | 1.0 |",
-        "'ordered-logits-descend', by_status={<Status.REFUTED",
-    ):
-        assert message in process.stdout, message
 
 
 def names_of(paper: Paper) -> set[str]:
