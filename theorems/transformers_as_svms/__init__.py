@@ -15,7 +15,6 @@ keys of rank one.
 | `no_stationary_point` | data for which ∇L vanishes at no W |
 | `local_descent` | gradient descent in a cone around locally optimal tokens |
 | `local_path` | the regularization path in such a cone |
-| `factored_flow` | gradient flow on the factors (K, Q) of W = KQᵀ |
 | `factored_descent` | gradient descent on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
 | `exact_support` | attention that selects exactly τ tokens |

@@ -20,10 +20,6 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "nuclear-gap-of-one": ROOM,
         "risk": VALUES,
     },
-    "tsvm-factored-flow": {
-        "nuclear-gap-of-one": ROOM,
-        "gradient-too-long": "a gradient twice as long has the same direction; claims bound its length only from below",
-    },
     "tsvm-factored-descent": {
         **dict.fromkeys(("called-complementary", "neighbours-by-tolerance", "always-independent"), START_ONLY),
         "always-complementary": START_ONLY,
