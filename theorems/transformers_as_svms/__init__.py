@@ -20,7 +20,6 @@ keys of rank one.
 | `exact_support` | attention that selects exactly τ tokens |
 | `mixing` | if attention mixes tokens, W grows in one direction; a closed form of the part of W that stays bounded |
 | `conjecture_mixing` | with a ReLU head, W grows along the max-margin solution (Gen-SVM) of the selected tokens |
-| `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 
 We could not read the paper's text: modules are named by content, and the numbers of its theorems are from memory.
 """

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from theorems.faults.survivors import ANY_STEP, IN_A_CONE, RATE, RIGHT_HERE, ROOM, SEARCH_ONLY, VALUES
+from theorems.faults.survivors import ANY_STEP, IN_A_CONE, RIGHT_HERE, ROOM, SEARCH_ONLY, VALUES
 
 START_ONLY = "p_mm only decides where a run starts; the claims check the margin of the start"
-SAME_END = "another curve with the same end; Theorem 2 detects that it is no flow of this risk"
 LONGER = "the claims hold along any feasible W', also a longer one"
 
 SURVIVORS: dict[str, dict[str, str]] = {
@@ -59,13 +58,6 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "epsilon-in-denominator": "the denominator cancels in ratios of weights; other claims bound weights from above",
         "no-maximum-subtracted": "the logits of this statement stay below 710",
         "top-2": "masked tokens get no weight, so that the upper bound on their weight holds",
-    },
-    "conjecture-independent-rows": {
-        **dict.fromkeys(("flow-jumps-sideways", "flow-on-the-ray", "flow-interpolates"), SAME_END),
-        **dict.fromkeys(("flow-of-another-loss", "flow-of-other-scores", "flow-of-other-keys"), SAME_END),
-        **dict.fromkeys(("softmax", "gradient", "key-off", "score-off"), RATE),
-        **dict.fromkeys(("called-complementary", "always-independent", "always-complementary"), RIGHT_HERE),
-        "risk": VALUES,
     },
 }
 """The reasons, by statement id and then by fault id."""
