@@ -11,7 +11,6 @@
 | `adam_one_input` | Adam on attention, one input, from any start |
 | `adam_from_a_margin` | Adam on attention, from a start of sufficient margin |
 | `minibatch_from_a_margin` | the bounds of steepest descent from a margin for batches of inputs, any norm and order |
-| `one_query_rules` | with a single query z, update rules on W are update rules on the prompt p = Wz |
 """
 
 from max_margin_theorems.papers import Paper

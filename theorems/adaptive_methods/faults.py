@@ -24,11 +24,10 @@ from theorems.adaptive_methods.adam import (
     next_moments,
 )
 from theorems.adaptive_methods.batches import batch_gradient, label_samples, minibatch_descent
-from theorems.adaptive_methods.one_query_rules import rows_normalised
 from theorems.faults.fault import Faults, Kind
 
 RUN = Faults(Kind.RUN)
-ADAM, BATCHES, QUERY = "adam-max-margin", "minibatch-momentum", "one-query-rules"
+ADAM, BATCHES = "adam-max-margin", "minibatch-momentum"
 
 
 @RUN.plant("adam-with-epsilon", "√V + ε for √V, ε = 1e-8", ADAM, adam_direction, size=1e-8, unit="ε", smallest=1e-12)
@@ -182,21 +181,6 @@ def _after(right: Callable[..., Array], samples: Any, start: Array, **options: A
 @RUN.plant("batch-shares-forgotten", "every sample of a batch has the same weight", BATCHES, batch_gradient)
 def _forgotten(right: Any, samples: ScaledGradient, shares: Array) -> ScaledGradient:
     return right(samples, (shares > 0) / max(int((shares > 0).sum()), 1))
-
-
-@RUN.plant("rows-for-columns", "columns normalised in place of rows", QUERY, rows_normalised)
-def _columns(right: Any, matrices: Array) -> Array:
-    return np.asarray(np.swapaxes(right(np.swapaxes(matrices, -1, -2)), -1, -2))
-
-
-@RUN.plant(
-    "rows-by-mean-square",
-    "rows divided by the root mean square of their entries, for their norm",
-    QUERY,
-    rows_normalised,
-)
-def _mean_square(right: Any, matrices: Array) -> Array:
-    return np.asarray(right(matrices) * math.sqrt(matrices.shape[-1]))
 
 
 @RUN.plant("sample-loss-exponential", "∇e^{−x·W} for ∇log(1 + e^{−x·W})", BATCHES, label_samples)

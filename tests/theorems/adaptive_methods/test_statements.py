@@ -12,7 +12,6 @@ import pytest
 from generators.adaptive_methods import KINDS, batch_schedule, equal_moduli
 from generators.case import Case
 from generators.labelled_features import LabelledFeatures
-from generators.user_data import subject_of
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import loss_named
 from reference_attention.next_token.label_descent import label_descent, label_gradient
@@ -85,12 +84,6 @@ CAUGHT = {
         "batches-with-replacement": "batches-are-those-asked-for",
         "momentum-per-epoch": "iterate-is-a-steepest-step",
         "momentum-after-normalisation": "iterate-is-a-steepest-step",
-    },
-    "one-query-rules": {
-        "rows-for-columns": "step-on-weights-is-the-prompt-s",
-        "rows-by-mean-square": "step-on-weights-is-the-prompt-s",
-        "adam-with-epsilon": "step-on-weights-is-the-prompt-s",
-        "adam-betas-swapped": "step-on-weights-is-the-prompt-s",
     },
     "incremental-adam-equal-moduli": {
         "adam-sums-squares": STEP,
@@ -289,21 +282,6 @@ def test_the_assumption_of_equal_moduli_is_decided_and_needed() -> None:
     assert Verdict.FALSIFIED in verdicts
     restored = {claim.verdict for claim in unequal_moduli.conclusion(THREE, REFERENCE)}
     assert restored == {Verdict.UPHELD}
-
-
-def test_the_statement_on_one_query_allows_for_cancellation_in_the_gradient() -> None:
-    """Tokens 0 and 2 nearly agree, so rows of W's gradient lose six digits and are not parallel to the query."""
-    token, copy = [1.3004100466876862, -0.5602623674299468], [1.3004100451510918, -0.5602623689665412]
-    values = {
-        "X": [[[1.0, *token], [1.0, -2.3448212912195068, -1.5083900125802765], [-0.0, *copy]]],
-        "Y": [-1.0],
-        "v": [1.0, 0.0, 0.0],
-        "queries": [[-0.345584192064786, -0.8216181435011584, -0.33043707618338714]],
-        "loss": "logistic",
-        "seed": 1,
-    }
-    outcome = check(statement("one-query-rules"), subject_of(values), REFERENCE)
-    assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
 def test_explain_names_the_theorems_on_adam() -> None:
