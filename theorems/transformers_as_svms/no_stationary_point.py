@@ -123,7 +123,6 @@ def _crowd(case: Case) -> Case:
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
-    search="in other coordinates the solver takes other steps, and may leave the case undecided",
 )
 def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ATT-SVM(opt) be feasible, and one token of each input strictly best.
