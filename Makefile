@@ -12,7 +12,7 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes nightly mutants deep realistic relations slices bench bench-descent adapters clean
+.PHONY: help setup verify test lint types unit shapes nightly mutants deep realistic slices bench bench-descent adapters clean
 
 help:
 	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
@@ -26,7 +26,6 @@ help:
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
 	@echo "make realistic 2,000 or 200 cases per statement of data as users have them, an hour; goes on where it stopped"
 	@echo "make slices   each later paper deleted from a clone, and all other tests run there (every night; PAPERS=next_token for one)"
-	@echo "make relations 500 cases per statement, each again as changed by a relation (every night; SEED=n to repeat or go on)"
 	@echo "make clean    remove the environment and the caches"
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -84,11 +83,6 @@ realistic: $(READY)
 	-@$(BIN)/theorems verify --realistic --examples 200 --seed 1 --resume realistic-200.jsonl --json realistic-200.json
 	-@$(BIN)/theorems verify $(CHEAP) --realistic --examples 2000 --seed 1 --resume realistic-2000.jsonl --json realistic-2000.json
 	@$(BIN)/python -m tests.realistic_table realistic-200.json realistic-2000.json
-
-relations: SEED := 1
-relations: $(READY)
-	@$(BIN)/theorems verify --relations --examples 500 --seed $(SEED) --resume relations-$(SEED).jsonl --json relations-$(SEED).json; \
-	  code=$$?; $(BIN)/python -m tests.relations relations-$(SEED).json; exit $$code
 
 # The tests of each of these take as long as make test; those of documents speak of all papers.
 PAPERS := transformers_as_svms steepest_descent next_token adaptive_methods

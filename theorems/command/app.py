@@ -83,19 +83,6 @@ SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
 )
 """For each subcommand, the class of its options, and the function in :mod:`theorems.command` that takes them."""
 
-FORMER = {
-    "tolerances": "list tolerances",
-    "drawn": "list drawn",
-    "counterexamples": "list counterexamples",
-    "show --tolerances": "list tolerances",
-    "list --assumptions": "list assumptions",
-    "list --data": "list data",
-    "list --drawn": "list drawn",
-    "list --counterexamples": "list counterexamples",
-    "verify --no-isolate": "verify --jobs 0",
-}
-"""Removed subcommands and options, each with its replacement."""
-
 for options, function in SUBCOMMANDS:
     add_subcommand(options, f"theorems.command.{function}")
 
@@ -111,9 +98,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(AttributeError, ValueError):
             getattr(sys, name).reconfigure(errors="replace")
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if former := _former(words):
-        _say(former)
-        return Exit.BAD_INPUT
     try:
         code = app(args=words or ["--help"], prog_name="theorems", standalone_mode=False)
         sys.stdout.flush()
@@ -129,16 +113,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _close_output(Exit.BROKEN_PIPE)
     except Exception as error:
         return _complaint(error, words)
-
-
-def _former(arguments: Sequence[str]) -> str:
-    """Return the message that names the replacement of a removed subcommand or option; empty if none is used."""
-    words = [word.partition("=")[0] for word in arguments]
-    for former, new in FORMER.items():
-        command, _, option = former.partition(" ")
-        if words[:1] == [command] and (not option or option in words):
-            return f"`theorems {former}` is now `theorems {new}`."
-    return ""
 
 
 def _complaint(error: Exception, words: Sequence[str]) -> int:

@@ -69,10 +69,6 @@ class VerifyOptions:
             "--realistic", help="Generate only cases that resemble users' data: sparse, rounded, repeated numbers."
         ),
     ] = False
-    relations: Annotated[
-        bool,
-        typer.Option("--relations", help="Check each case again after a change that must not change the verdict."),
-    ] = False
     data: options.DataNotGenerated = None
     attention: Annotated[
         str | None, options.text("MODULE:CALLABLE", "Your attention kernel, tested in place of the reference.")

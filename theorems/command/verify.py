@@ -69,10 +69,6 @@ def request_of(options: VerifyOptions) -> Request:
     for name, property in (("dtype", "number format"), ("interface", "signature"), ("device", "device")):
         if options.attention is None and getattr(options, name) is not None:
             raise InvalidInput(f"--{name} sets the {property} of a kernel; give the kernel with --attention.")
-    if options.relations and options.attention is not None:
-        raise InvalidInput(
-            "--relations cannot be combined with --attention: checks of kernels include their own relations."
-        )
     data = None if options.data is None else load(options.data, options.seed, calls=options.attention is not None)
     request = Request(
         tuple(options.ids or ()),
@@ -88,7 +84,6 @@ def request_of(options: VerifyOptions) -> Request:
         engine=options.engine,
         journal=options.resume,
         realistic=options.realistic,
-        relations=options.relations,
     )
     if options.profile is None:
         return request
@@ -269,9 +264,9 @@ class Report:
         """Write the failing case of a result to a file, and return the line that says how to reproduce it."""
         assert result.failure is not None
         chosen, kernel = self._options, self._about.kernel
-        options = " --relations" if chosen.relations else ""
+        options = ""
         if kernel is not None:
-            options += f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
+            options = f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
             options += f" --interface {chosen.interface}" if chosen.interface else ""
             options += f" --device {chosen.device}" if chosen.device else ""
         try:

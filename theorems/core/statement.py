@@ -61,10 +61,6 @@ class Statement:
         about: the class of the cases.
         refines: for each claim that is about the rate or next-order term of a limit, by name, the name of the claim
             about this limit; the former is judged only if the latter is decided.
-        varies: reasons why a change of data that usually changes no verdict (a relation of
-            :mod:`generators.metamorphic_relations`) may change the verdict, by the name of the relation.
-        search: why a search or a run of the statement may find its object on a case but not on the case changed by a
-            relation; empty if that must not happen. If both cases are decided, their verdicts must agree.
     """
 
     id: str
@@ -85,8 +81,6 @@ class Statement:
     premises: tuple[str, ...] = ()
     about: type[Subject] = Case
     refines: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    varies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    search: str = ""
 
     @property
     def says_whose(self) -> bool:
@@ -157,8 +151,6 @@ def statement(
     states: Sequence[str] | None = None,
     premises: Sequence[str] = (),
     about: type[Subject] = Case,
-    varies: Mapping[str, str] = MappingProxyType({}),
-    search: str = "",
 ) -> Callable[[Conclusion], Statement]:
     """Decorate a conclusion to make it a statement, of a paper or of a user's file.
 
@@ -186,8 +178,6 @@ def statement(
         premises: if ``claims`` are names, those of the premises: that data, solutions and runs are what the conclusion
             assumes.
         about: the class of the cases, if the paper is about other data than keys and scores.
-        varies: reasons why certain changes of data may change the verdict, see :class:`Statement`.
-        search: why a change of data may change whether the statement is decided, see :class:`Statement`.
 
     Raises:
         InvalidInput: an id or an assumption cannot be used, the docstring is missing, no strategy of the suite builds
@@ -229,8 +219,6 @@ def statement(
             premises=tuple(premises),
             about=about,
             refines=MappingProxyType(refines),
-            varies=varies,
-            search=search,
         )
 
     return decorate

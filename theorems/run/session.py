@@ -55,7 +55,6 @@ class Request:
         journal: the file to which finished results are appended, and from which an earlier run continues.
         enough: function of a statement's result that returns the reason to stop the run, or an empty string to go on.
         realistic: whether only cases that resemble users' data are generated.
-        relations: whether each case is checked again after a change that must not change the verdict.
         cases: the number of generated cases for each statement of a paper, where ``examples`` counts the calls for each
             capability of a kernel; None to use ``examples`` for both.
     """
@@ -75,7 +74,6 @@ class Request:
     journal: Path | None = None
     enough: Callable[[Result], str] | None = None
     realistic: bool = False
-    relations: bool = False
     cases: int | None = None
 
 
@@ -208,7 +206,6 @@ class Session:
             data=of_data(self.request.given),
             kernel=kernel,
             **({"realistic": True} if self.request.realistic else {}),
-            **({"relations": True} if self.request.relations else {}),
             **({"cases": self.request.cases} if self.request.cases else {}),
         )
 
@@ -225,7 +222,6 @@ class Session:
                 isolated=request.isolate,
                 title=heading.title,
                 realistic=request.realistic,
-                relations=request.relations,
                 urgency=_urgency(heading),
             )
             for heading in chosen

@@ -21,7 +21,7 @@ from reference_attention.problem import Problem
 from tests.places import ROOT
 from tests.theorems.fake_statements import FAKES
 from tests.verify_schema import read_results
-from theorems.command.app import FORMER, app, main
+from theorems.command.app import app, main
 from theorems.run.registry.suite import tolerances
 
 FAKE_COMMAND = ROOT / "tests" / "theorems" / "fake_statements.py"
@@ -268,15 +268,6 @@ def test_every_tolerance_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "tolerances"]) == 0
     table = capsys.readouterr().out
     assert all(key in table for key in tolerances())
-
-
-@pytest.mark.parametrize("name", FORMER)
-def test_a_former_command_names_the_new_form(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*name.split(), "x"]) == 2
-    captured = capsys.readouterr()
-    assert captured.err == f"theorems: `theorems {name}` is now `theorems {FORMER[name]}`.\n"
-    assert not captured.out
-    assert main([*FORMER[name].split(), "--help"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -115,13 +115,13 @@ def test_numbers_are_printed_in_the_units_of_the_data(capsys: pytest.CaptureFixt
 
 
 MINE = """
-from theorems.api import Form, at_least, statement
+from theorems.api import Form, at_least, max_margin, statement
 
 
 @statement("mine", "what is mine", assumptions=("separable",))
 def mine(case, under_test):
     'A statement.'
-    svm = under_test.max_margin(case.problem.keys, case.chosen)
+    svm = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     {body}
 """
 

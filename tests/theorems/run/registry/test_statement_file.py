@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from generators.case import Case
 from reference_attention.floats import EPS
+from reference_attention.risk import softmax_weights
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import calls
@@ -38,7 +39,7 @@ SUM = tolerance("sum-of-weights", "8 eps T", "T weights, each rounded a few time
 def lemma_99(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If n = 1, then Σ_it s_it = 1 at every p."""
     problem = case.problem
-    total = under_test.weights(problem.keys, case.rng().normal(size=(8, problem.d))).sum(axis=(-2, -1))
+    total = under_test[softmax_weights](problem.keys, case.rng().normal(size=(8, problem.d))).sum(axis=(-2, -1))
     for name, left, right in (("at-least-one", total, 1.0), ("at-most-one", 1.0, total)):
         yield at_least(name, Form.EXACT, left, right, rounding=8 * EPS * problem.T, why=SUM)
 '''
