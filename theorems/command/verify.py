@@ -132,7 +132,6 @@ class Report:
         self._examples, self._options = examples, options
         self._known = KnownFailures(Path())
         self._about = Description()
-        self._evidence: Evidence = None
 
     def __call__(self, event: Event) -> None:
         """When the session starts, read the file of known failures and print the first lines; ignore every other event.
