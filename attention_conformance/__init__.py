@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from max_margin_theorems.extensions import Extension
 
 if TYPE_CHECKING:
+    from attention_conformance.saved_call import check_call
     from attention_conformance.tensor_comparison import AttentionTolerance, assert_attention_close, attention_tolerance
 
-__all__ = ["EXTENSION", "AttentionTolerance", "assert_attention_close", "attention_tolerance"]
+__all__ = ["EXTENSION", "AttentionTolerance", "assert_attention_close", "attention_tolerance", "check_call"]
 
 EXTENSION = Extension(
     formats="attention_conformance.calls.call_text",
@@ -22,7 +23,8 @@ EXTENSION = Extension(
 
 
 def __getattr__(name: str) -> Any:
-    """Import :mod:`attention_conformance.tensor_comparison`, and return the function or class ``name`` in it."""
+    """Import the module that defines the function or class ``name``, which needs torch, and return it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("attention_conformance.tensor_comparison"), name)
+    module = "saved_call" if name == "check_call" else "tensor_comparison"
+    return getattr(import_module(f"attention_conformance.{module}"), name)

@@ -79,10 +79,9 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "needs JAX; tests/attention_conformance/kernel/test_adapters.py calls it where it is installed",
             "",
         ),
-        "theorems verify kernel-causal-rectangle --attention examples.real_faults.backward:backward_other_corner"
-        " --emit-test test_mine.py": (
+        "theorems verify kernel-causal-rectangle --attention examples.real_faults.backward:backward_other_corner": (
             "which call is the smallest depends on the checks of shapes;"
-            " tests/attention_conformance/kernel/test_reproducer.py",
+            " tests/attention_conformance/kernel/test_kernel_command.py",
             "",
         ),
         "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import COMPILED, AttentionCall, Memory, State
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
 from attention_conformance.claims.call_claims import (
@@ -22,14 +24,21 @@ from attention_conformance.claims.call_claims import (
     SINK_GRADIENT,
     WEIGHTS,
     WITHOUT_KEYS,
+    examine,
 )
 from attention_conformance.claims.empty_rows import EMPTY
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS, SETTINGS_UNCHANGED, UNCHANGED
 from attention_conformance.claims.second_calls import ALONE, REDRAWN, RESCALED, UNLIKE
 from theorems.bounded.formats import FORMATS
+from theorems.core.claim import Claim
+from theorems.core.under_test import Refused
 
+SCALED_DOWN = 1.5
+"""Queries that become smaller by more than this factor were scaled down (by 2 or more), and not only rounded."""
 COARSER = tuple(FORMATS)[1:]
 """The number formats in which a kernel is checked besides its finest format."""
+TRIED = "tried"
+"""The value in ``--json`` of a number format in which the kernel is tried; other formats have a reason why not."""
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
     {OUTPUT: "on every call in which a row sees a key", WEIGHTS: "where the kernel returns weights"}
@@ -91,6 +100,36 @@ class Capability:
         if about:
             return about == self.name or (claim in self.own and self.is_on(call))
         return claim in self.agrees and (self.is_base or self.is_on(call))
+
+    def claims_on(self, call: AttentionCall, under_test: OnKernel) -> Iterator[Claim]:
+        """Yield the capability's claims about a call of a kernel, in the capability's number format if it has one.
+
+        Raises:
+            Refused: the call was captured from a model, and the kernel does not take it unchanged.
+        """
+        if call.dtype:
+            _check_captured(call, under_test.kernel)
+        claims = examine(call, under_test.in_format(self.format))
+        return (claim for about, claim in claims if self.has(call, about, claim.name))
+
+
+def _check_captured(call: AttentionCall, kernel: Any) -> None:
+    """Refuse a captured call that would have to be adapted to the kernel, as generated calls are.
+
+    Raises:
+        Refused: the kernel lacks an option of the call, or does not take the call's sizes or numbers.
+    """
+    lacking = next((name for name in options_on(call) if name not in kernel.complete.declares), None)
+    if lacking == "default-scale":
+        raise Refused("the kernel has no default scale; save scale, which is 1 if the logits are not scaled")
+    if lacking is not None:
+        raise Refused(f"the call needs {lacking}, for which the kernel has no parameter")
+    given = kernel.in_own_numbers(call)
+    if given.sizes != call.sizes:
+        sizes = ", ".join(f"{axis} = {size}" for axis, size in given.sizes.items() if size != call.sizes[axis])
+        raise Refused(f"the kernel does not take calls of these sizes; save a call with {sizes}")
+    if np.max(np.abs(given.query)) < np.max(np.abs(call.query)) / SCALED_DOWN:
+        raise Refused(f"products of queries and keys may overflow in {kernel.dtype}; give --dtype float32")
 
 
 def _lie_otherwise(call: AttentionCall) -> bool:
@@ -492,6 +531,11 @@ def _in_format(name: str) -> Capability:
 
 CAPABILITIES: tuple[Capability, ...] = (*_IN_EVERY_FORMAT, *map(_in_format, COARSER))
 """All capabilities, in the order of the report."""
+
+
+def capability_of(id: str) -> Capability:
+    """Return the capability that the statement ``id`` is about."""
+    return next(capability for capability in CAPABILITIES if f"kernel-{capability.name}" == id)
 
 
 def options_on(call: AttentionCall) -> Iterator[str]:

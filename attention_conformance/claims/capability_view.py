@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.claims.call_shrinker import work_of
-from attention_conformance.claims.capabilities import CAPABILITIES, Capability
-from attention_conformance.claims.statements import capability_of
+from attention_conformance.claims.capabilities import CAPABILITIES, Capability, capability_of
 from attention_conformance.claims.trials import PAIRS, Trial, Trials, owns, reduce_to, trials_of
 from theorems.core.check import Outcome, check, error_outcome, sentence
 from theorems.core.claim import Claim, Verdict
@@ -40,7 +39,7 @@ class View:
     @property
     def capability(self) -> Capability:
         """The capability of the statement."""
-        return capability_of(self.statement)
+        return capability_of(self.statement.id)
 
     def outcomes(self, examples: int) -> Iterator[tuple[Outcome, AttentionCall]]:
         """Yield each outcome with its call; a falsified outcome comes with the smallest failing call.
@@ -170,6 +169,6 @@ class View:
 
 def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel) -> View:
     """Return the view of a capability on a kernel's calls; in a coarser format they cover only pairs of options."""
-    capability = capability_of(statement)
+    capability = capability_of(statement.id)
     examples = min(examples, PAIRS) if capability.format else examples
     return View(statement, trials_of(under_test.in_format(capability.format), examples, seed))

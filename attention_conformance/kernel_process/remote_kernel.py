@@ -6,7 +6,6 @@ pass of a call is a second message.
 
 from __future__ import annotations
 
-import pickle
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.messages import (
     ATTRIBUTES,
     DTYPES,
-    LARGEST_CONTENT,
     NAMES,
     Answer,
     CallMessage,
@@ -292,21 +290,3 @@ def remote_kernel(source: str) -> RemoteKernel:
         InvalidInput: the kernel cannot be imported.
     """
     return RemoteKernel(source)
-
-
-@cache
-def _writer(source: str) -> RemoteKernel:
-    return RemoteKernel(source)
-
-
-def write_test(call: RemoteKernel, trace: Any, line: str) -> tuple[str, str]:
-    """Return a pair: the source of a test of a failure and "", or "" and the reason why there is no test.
-
-    A third process writes the test and runs it on the kernel: the test contains correct numbers, which the process in
-    which the kernel is judged must not see.
-    """
-    if len(pickle.dumps(trace)) > LARGEST_CONTENT // 2:  # the message contains little besides the trace
-        return "", "the call has too many numbers for a test"
-    writer = _writer(call.source)
-    answer = writer.process.request("test", trace, line)
-    return answer.text("source", 2_000_000), answer.text("why", 100_000)

@@ -113,9 +113,6 @@ class VerifyOptions:
         Path | None,
         options.file("Write a file for --known-failures; a later run fails if it checks fewer claims than this run."),
     ] = None
-    emit_test: Annotated[Path | None, options.file("Write a test that fails on your kernel and needs only torch.")] = (
-        None
-    )
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,8 @@ def verify_and_report(options: VerifyOptions) -> int:
             runs.
     """
     request = request_of(options)
-    check_targets(options.json, options.write_known_failures, options.emit_test)
+    check_targets(options.json, options.write_known_failures)
     check_directory(options.out, "failing cases")
-    if options.emit_test is not None and options.attention is None:
-        raise InvalidInput("--emit-test writes tests of a kernel; give the kernel with --attention.")
     report = Report(request.examples, options)
     if options.fail_fast:
         request = replace(request, enough=report.enough)
@@ -114,13 +112,11 @@ def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
         options.device,
         deep=deep,
         fail_fast=fail_fast,
-        writes_tests=any(file is not None for file in (options.emit_test, options.json, options.resume)),
     )
 
 
-SHORT = 18
-"""Largest number of lines that ``--fail-fast`` prints about the falsified statement; its whole output has at most
-20."""
+SHORT = 20
+"""Largest number of lines that ``--fail-fast`` prints."""
 
 
 class Report:
@@ -132,6 +128,7 @@ class Report:
         self._examples, self._options = examples, options
         self._known = KnownFailures(Path())
         self._about = Description()
+        self._saved: dict[str, Path] = {}
 
     def __call__(self, event: Event) -> None:
         """When the session starts, read the file of known failures and print the first lines; ignore every other event.
@@ -180,8 +177,6 @@ class Report:
         hints = last.hints if isinstance(last, Finished) else ()
         results = Results(last.results, self._examples, options.seed, options.data, self._about, hints, expected)
         texts = [(options.json, results.to_json())]
-        if options.emit_test is not None:
-            texts.append((options.emit_test, kernel_suite().reproducer_file(kernel, unknown, options.emit_test)))
         if isinstance(last, Finished):
             data = options.data or f"{self._examples} examples, seed {options.seed}"
             known_failures_text = file_text(
@@ -196,8 +191,6 @@ class Report:
             if options.fail_fast:
                 self._print_opening()
             self._print(results, reproduce)
-        if options.emit_test is not None:
-            self.out.print(kernel_suite().describe_tests(unknown, options.emit_test), soft_wrap=True)
         complain(*unwritten)
         if isinstance(last, Stopped):
             complain("interrupted; statements that are not marked as interrupted are finished.")
@@ -223,16 +216,19 @@ class Report:
         for hint in hints:
             whole.print(hint, soft_wrap=True)
         lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
-        last_line = f"falsified: {result.id}; with --fail-fast, the other statements are stopped or not printed"
-        if len(lines) > SHORT - 1:
+        last_lines = [
+            *self._test_to_paste([result]).splitlines(),
+            f"falsified: {result.id}; with --fail-fast, the other statements are stopped or not printed",
+        ]
+        if len(lines) > SHORT - len(last_lines):
             again = [line for line in lines if line.startswith("  Reproduce with")]
-            room = SHORT - 2 - len(again)
+            room = SHORT - len(last_lines) - 1 - len(again)
             lines = [
                 *lines[:room],
                 f"  … {len(lines) - room - len(again)} more lines are shown without --fail-fast",
                 *again,
             ]
-        for line in (*lines, last_line):
+        for line in (*lines, *last_lines):
             self.out.print(line, soft_wrap=True)
 
     def _print(self, results: Results, reproduce: Mapping[str, str]) -> None:
@@ -256,20 +252,29 @@ class Report:
         )
         for hint in results.hints:
             self.out.print(f"\n{hint}", soft_wrap=True)
+        if test := self._test_to_paste([result for result in results if result.id in reproduce]):
+            self.out.print(f"\n{test}", soft_wrap=True)
         if kernel is not None:
             self.out.print(f"\n{kernel_suite().closing_lines(results.results, kernel.json)}", soft_wrap=True)
+
+    def _test_to_paste(self, results: Sequence[Result]) -> str:
+        """Return a test of the saved calls on which the kernel is wrong; empty if there is none."""
+        falsified = [result.id for result in results if result.verdict is Verdict.FALSIFIED]
+        calls = {id: self._saved[id] for id in falsified if id in self._saved and self._saved[id].suffix == ".npz"}
+        return kernel_suite().test_to_paste(self._about.kernel.source, calls) if calls and self._about.kernel else ""
 
     def _save(self, result: Result) -> str:
         """Write the failing case of a result to a file, and return the line that says how to reproduce it."""
         assert result.failure is not None
         chosen, kernel = self._options, self._about.kernel
-        options = ""
+        options, content = "", None
         if kernel is not None:
+            content = kernel_suite().call_file(result.id, result.failure, kernel.json, chosen.interface, chosen.device)
             options = f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
             options += f" --interface {chosen.interface}" if chosen.interface else ""
             options += f" --device {chosen.device}" if chosen.device else ""
         try:
-            path = save(result.id, result.failure, self._options.out)
+            path = self._saved[result.id] = save(result.id, content or result.failure.case, self._options.out)
         except InvalidInput as error:
             return f"The failing case could not be written: {error}"
         return f"Reproduce with: theorems verify {shlex.quote(result.id)} --data {shlex.quote(str(path))}{options}"

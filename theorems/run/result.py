@@ -113,8 +113,6 @@ class Failure:
         case: the case as JSON text, which ``--data`` reads from a file.
         shrunk: whether Hypothesis has made the case smaller.
         line: where an attention kernel under test is wrong, by how much, and perhaps why; empty without a kernel.
-        test: the source of a test function that fails on the kernel; empty if there is none.
-        no_test: the reason why there is no test that fails on the kernel.
         parts: the verdict, on this case, of each part of the statement: premises, conclusion, the sharper claims of our
             own.
     """
@@ -124,8 +122,6 @@ class Failure:
     case: str
     shrunk: bool = False
     line: str = ""
-    test: str = ""
-    no_test: str = ""
     parts: Parts | None = None
 
     @property
@@ -316,7 +312,6 @@ class Result:
             "reason": self.reason,
             **({"conclusion": self.conclusion.as_json()} if self.conclusion else {}),
             **({"diagnosis": self.failure.line} if self.failure and self.failure.line else {}),
-            **({"no_test": self.failure.no_test} if self.failure and self.failure.no_test else {}),
         }
 
 

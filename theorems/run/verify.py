@@ -24,7 +24,6 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.kernel_use import KERNEL_UNTOUCHED
 from theorems.core.statement import Statement
-from theorems.core.under_test import Explanation
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Failure, Result, merge_results, of_outcome
 
@@ -368,15 +367,13 @@ def verify_data(
 
 
 def _explain(statement: Statement, result: Result, under_test: Implementation) -> Result:
-    """Add to a kernel's failure a diagnosis, and the source of a test that fails on the kernel, for its maintainer."""
+    """Add a diagnosis to a kernel's failure, for its maintainer."""
     failure = result.failure
     if failure is None or failure.verdict is not Verdict.FALSIFIED or not under_test.recorded:
         return result
     case = subject_of(from_json(failure.case))
     try:
-        explanation = under_test.explain(statement, case)
+        line = under_test.explain(statement, case)
     except Exception as error:  # the explanation calls the untrusted kernel once more
-        raised = f"on a second call with the failing case it raised {type(error).__name__}"
-        explanation = Explanation(f"{statement.id}: {raised}", no_test=raised)
-    line, test, no_test = explanation
-    return replace(result, failure=replace(failure, line=line, test=test, no_test=no_test))
+        line = f"{statement.id}: on a second call with the failing case it raised {type(error).__name__}"
+    return replace(result, failure=replace(failure, line=line))

@@ -26,10 +26,8 @@ from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel.parameters import Account
 from attention_conformance.kernel.report import headline
-from attention_conformance.kernel.reproducer_file import file_of
 from attention_conformance.kernel.sizes import WIDTHS, Taken, describe_widths
 from reference_attention.errors import InvalidInput
-from tests.attention_conformance.kernel import emitted_signatures
 from tests.attention_conformance.kernel.signatures import (
     SIGNATURES,
     Signature,
@@ -42,7 +40,6 @@ from tests.attention_conformance.kernel.signatures import (
 )
 from tests.attention_conformance.kernel.unknown_signatures import READ
 from theorems.core.claim import Verdict
-from theorems.run.registry.lookup import statement_named
 
 CALLS = 26
 """Number of calls for each kernel. Every :data:`STEP`-th of the calls in which all pairs of options occur is made,
@@ -350,34 +347,6 @@ def test_last_bits_may_vary_unless_a_kernel_is_called_as_deterministic(at_all_ti
 def test_the_sizes_that_a_triton_kernel_accepts_are_found() -> None:
     kernel = kernel_of(triton(attend))
     assert (kernel.taken.widths, kernel.taken.keys, kernel.taken.equal) == ((16, 32, 64, 128, 256), 64, True)
-
-
-@pytest.mark.parametrize(
-    ("name", "capability", "options"),
-    [
-        ("mlx", "scale", {"causal": True, "scale": 0.5}),
-        ("keras", "softcap", {"softcap": 2.0, "visible": np.tri(3, 5, dtype=bool)}),
-        ("mistral", "boolean-mask", {"visible": np.tri(3, 5, dtype=bool)}),
-        ("jax", "window", {"window": (0, 1)}),
-        ("flash", "log-sum-exp", {"log_sum_exp": True, "scale": 0.5}),
-    ],
-)
-def test_an_emitted_test_fails_on_the_fault_and_passes_on_a_right_kernel(
-    name: str, capability: str, options: dict[str, Any]
-) -> None:
-    source = f"{emitted_signatures.__name__}:{name}"
-    under_test = kernel_named(source, "float64").as_implementation()
-    call = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).replace(**options)
-    line, test, no_test = under_test.explain(statement_named(f"kernel-{capability}"), call)
-    assert line
-    assert not no_test
-    namespace: dict[str, Any] = {"__name__": "emitted"}
-    exec(file_of(source, [test], "test_mine.py"), namespace)
-    (function,) = (item for key, item in namespace.items() if key.startswith("test_"))
-    with pytest.raises(AssertionError):
-        function()
-    namespace["kernel"] = emitted_signatures.RIGHT[name]
-    function()
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(-0.5, Verdict.UPHELD), (-0.25, Verdict.FALSIFIED)])
