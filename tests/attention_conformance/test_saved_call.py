@@ -1,4 +1,4 @@
-"""Failing calls as .npz files, and ``check_call``."""
+"""Failing calls as .npz files, ``check_call``, and the script that needs only torch and NumPy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from attention_conformance import check_call
+from attention_conformance.call_with_torch_alone import check
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.call_text import npz_of
 from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
@@ -25,6 +27,7 @@ from tests.places import ROOT
 SDPA = torch.nn.functional.scaled_dot_product_attention
 CALL = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
 GROUPED = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=1)
+SEEN = np.array([[1, 0, 0, 1, 0], [1, 1, 0, 0, 0], [0, 1, 1, 1, 1]], dtype=bool)
 
 
 @pytest.fixture
@@ -83,8 +86,35 @@ def test_a_damaged_file_is_refused_in_one_sentence(damage: Any, says: str, tmp_p
     assert "\n" not in str(refused.value)
 
 
-def test_check_call_imports_no_paper_and_no_hypothesis(saved: Callable[..., Path]) -> None:
+def test_check_call_imports_no_hypothesis_and_the_script_not_this_package(saved: Callable[..., Path]) -> None:
     code = "import sys, torch; from attention_conformance import check_call\n"
     code += f"check_call(torch.nn.functional.scaled_dot_product_attention, {str(saved(CALL))!r})\n"
     code += "assert not {'hypothesis', 'scipy', 'theorems.core.statement', 'theorems.token_selection'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    script = [check.__code__.co_filename, "torch.nn.functional:scaled_dot_product_attention", str(saved(CALL))]
+    code = f"import runpy, sys; sys.argv = {script}; runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    code += "assert not {'attention_conformance', 'theorems', 'reference_attention'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+CALLS = [CALL, GROUPED, CALL.replace(scale=None, causal=True), CALL.replace(visible=SEEN)]
+CALLS += [CALL.replace(bias=np.where(SEEN, 0.5, -np.inf), wants="qv"), CALL.replace(window=(1, 1), wants="")]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+@pytest.mark.parametrize("call", CALLS)
+def test_the_script_tells_right_from_wrong(call: AttentionCall, dtype: str, saved: Callable[..., Path]) -> None:
+    def right(*x: torch.Tensor, window: Any = None, **options: Any) -> torch.Tensor:
+        ahead = torch.arange(5) - torch.arange(3)[:, None]
+        return SDPA(*x, **options if window is None else options | {"attn_mask": ahead.abs() <= 1})
+
+    file = str(saved(call, dtype=dtype))
+    check(right, file)
+    with pytest.raises(AssertionError, match="output: wrong by"):
+        check(lambda *x, **options: 1.1 * right(*x, **options), file)
+    for at, letter in enumerate("qkv"):
+        wrong = pytest.raises(AssertionError, match=f"d{letter.upper()}: wrong by")
+        with wrong if letter in call.wants else nullcontext():
+            check(lambda *x, at=at, **o: right(*x[:at], x[at] + (x[at] - x[at].detach()) / 2, *x[at + 1 :], **o), file)
+    with pytest.raises(SystemExit, match=r"does not know softcap; use check_call"):
+        check(SDPA, str(saved(CALL.replace(softcap=2.0))))
