@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from attention_conformance.claims.statements import capability_of
+from attention_conformance.claims.capabilities import capability_of
 from attention_conformance.claims.trials import trials_of
 from attention_conformance.kernel.kernel_loader import kernel_of
 from examples.real_faults.attention import tiled, tiled_sdpa
