@@ -1,4 +1,4 @@
-"""Attention of NumPy, JAX, flex_attention and x-transformers, as functions that ``theorems verify --attention`` takes.
+"""Attention of NumPy, JAX and x-transformers, as functions that ``theorems verify --attention`` takes.
 
     theorems verify --attention numpy:examples.other_libraries:in_numpy
     theorems verify --attention jax:examples.other_libraries:in_jax
@@ -30,42 +30,6 @@ def in_jax(query: Any, keys: Any, values: Any) -> Any:
     import jax
 
     return jax.nn.softmax(query @ keys.swapaxes(-1, -2), axis=-1) @ values
-
-
-def flex(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    return_lse: bool = False,
-) -> Any:
-    """Call flex_attention without torch.compile, with mask and score functions made from the given options."""
-    from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
-
-    left, right = window_size
-
-    def sees(batch: Tensor, head: Tensor, i: Tensor, t: Tensor) -> Tensor:
-        visible = (t <= i) if causal else torch.ones_like(t <= i)
-        visible = visible & (t >= i - left) if left >= 0 else visible
-        return visible & (t <= i + right) if right >= 0 else visible
-
-    def cap(score: Tensor, *where: Tensor) -> Tensor:
-        return softcap * torch.tanh(score / softcap)
-
-    hiding = causal or left >= 0 or right >= 0
-    mask = create_block_mask(sees, None, None, q.shape[1], k.shape[1], device=q.device.type) if hiding else None
-    returned: Any = flex_attention(  # type: ignore[call-overload]
-        *(x.transpose(1, 2) for x in (q, k, v)),
-        score_mod=cap if softcap else None,
-        block_mask=mask,
-        scale=softmax_scale,
-        enable_gqa=q.shape[2] != k.shape[2],
-        return_aux=AuxRequest(lse=True) if return_lse else None,
-    )
-    return (returned[0].transpose(1, 2), returned[1].lse) if return_lse else returned.transpose(1, 2)
 
 
 def attend(

@@ -84,7 +84,7 @@ class _Drawing:
 
     @property
     def hides(self) -> bool:
-        return any(self.plan[name] != "none" for name in ("mask", "causal", "window", "mask mod"))
+        return any(self.plan[name] != "none" for name in ("mask", "causal", "window"))
 
     @property
     def must_be_square(self) -> bool:

@@ -114,8 +114,6 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
         if array_name in values:
             array = checked_array(array_name, numbers(values[array_name]), tuple(size_of_axis[axis] for axis in axes))
             options[array_name] = _lengths(array, L, key.shape[2]) if array_name == "lengths" else array
-            if array_name == "mask_mod":
-                options[array_name] = array.astype(np.int64)
     return AttentionCall(query, key, value, upstream, **options)
 
 
@@ -193,13 +191,13 @@ def _option(name: str, value: Any) -> Any:
     value = value.tolist() if isinstance(value, np.ndarray) else value
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     whole = number and isinstance(value, int)
-    if name in ("causal", "log_sum_exp", "exact", "poison", "shared", "alone"):
+    if name in ("causal", "log_sum_exp", "exact", "poison", "alone"):
         fits, expected = isinstance(value, bool), "true or false"
     elif name == "scale":
         fits, expected = value is None or number, "a finite number, or null for the kernel's own"
     elif name == "softcap":
         fits, expected = number and value >= 0, "a finite number that is not negative"
-    elif name in ("seed", "parts", "splits", "page", "beyond"):
+    elif name in ("seed", "splits", "page", "beyond"):
         fits, expected = whole and value >= 0, "a whole number that is not negative"
     elif name == "window":
         fits = isinstance(value, list | tuple) and len(value) == 2 and all(type(size) is int for size in value)

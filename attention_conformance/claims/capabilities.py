@@ -17,7 +17,6 @@ from attention_conformance.claims.call_claims import (
     DROPPED,
     GRADIENT_CLAIMS,
     IGNORED,
-    NEUTRAL,
     NO_GRADIENT,
     NOT_POSITIVE,
     SHARE,
@@ -345,32 +344,6 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         own=MappingProxyType({EMPTY: "where an entry has queries that see no key"}),
     ),
     Capability(
-        "shared-keys-values",
-        "Values that are columns of the keys (MLA)",
-        "the first columns of the keys are the values; the gradient there is dK + dV",
-        """Keys of width E hold values of width M in their first M columns, as the latent cache of multi-head latent
-        attention does: logits are of all E columns, o of the first M. The gradient of the keys is dK of the logits,
-        with dV added to its first M columns.""",
-        lambda call: call.shared,
-    ),
-    Capability(
-        "score-mod",
-        "Functions of scores",
-        "affine functions of the score and the positions of query and key, one per head, and their derivatives",
-        """The logit is a function of (score, entry, head, query, key): here a · score + b (j − i) + c, with a, b and c
-        of the query's head, i and j counted from 0. dz is multiplied by a on its way to dQ and dK; with a = 0 these are
-        zero.""",
-        lambda call: call.score_mod is not None,
-    ),
-    Capability(
-        "mask-mod",
-        "Functions that hide keys",
-        "a half-plane of visible pairs (query, key), drawn for each head and batch entry",
-        """A key is seen where a function of (entry, head, query, key) is true: here where a j + b i ≤ c with integers
-        a, b, c of the entry and the query's head, alone or with other options that hide keys, forward and backward.""",
-        lambda call: call.mask_mod is not None,
-    ),
-    Capability(
         "fp8-descale",
         "Factors of tensors of 8 bits",
         "a factor for each group of heads of a batch entry; halved data and doubled factors give the same bits",
@@ -407,17 +380,6 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         """A table names the pages in which keys and values lie. Rows are the same as with a cache in one piece,
         whatever the order of the pages and the contents of other pages and of the places after the last key.""",
         lambda call: call.page > 0,
-    ),
-    Capability(
-        "merged-parts",
-        "Parts merged by log-sum-exp",
-        "results on the parts of any partition of the keys merge to the result on all keys; (0, −∞) is neutral",
-        """Keys are cut into parts, in any way, and some have none. Each part has its output o_p and
-        l_p = log Σ e^{z_t} over its keys. Merged, the parts give l = log Σ_p e^{l_p} and o = Σ_p e^{l_p − l} o_p,
-        the results on all keys, and their gradients. A part that sees no key is (0, −∞) and changes nothing; parts that
-        are all of this kind merge to (0, −∞), not to NaN.""",
-        lambda call: call.parts > 0,
-        own=MappingProxyType({NEUTRAL: "where no part sees a key"}),
     ),
     Capability(
         "dropout",
@@ -481,7 +443,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         own=MappingProxyType(
             {RETURNS: "on every call", UNCHANGED: "on every call"}
             | {name: when for name, when in AGREEMENT.items() if name != NO_GRADIENT}
-            | dict.fromkeys(("log-sum-exp", EMPTY, SINK_GRADIENT, BIAS_GRADIENT, DROPPED, SHARE, NEUTRAL), "likewise")
+            | dict.fromkeys(("log-sum-exp", EMPTY, SINK_GRADIENT, BIAS_GRADIENT, DROPPED, SHARE), "likewise")
         ),
         agrees=MappingProxyType({}),
     ),

@@ -10,53 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attention_conformance.interfaces.flash import FLASH, FLASH_KVCACHE, FLASH_VARLEN, MLA
-from attention_conformance.interfaces.flashinfer import FLASHINFER
-from attention_conformance.interfaces.flex import FLEX
+from attention_conformance.interfaces.flash import FLASH, FLASH_KVCACHE, FLASH_VARLEN
 from attention_conformance.interfaces.hf import HF
 from attention_conformance.interfaces.inferred_interface import BY_NAME
 from attention_conformance.interfaces.interface import Interface, Parameters
-from attention_conformance.interfaces.libraries import (
-    EQUINOX,
-    FLAX,
-    JAX,
-    KERAS,
-    MLX,
-    ONNXRUNTIME,
-    PLAIN,
-    SDPA,
-    TRANSFORMER_ENGINE,
-    TRITON,
-    XFORMERS,
-)
-from attention_conformance.interfaces.merge_functions import COMBINE, MERGE_STATE
-from attention_conformance.interfaces.packed_sequences import NESTED
+from attention_conformance.interfaces.libraries import JAX, PLAIN, SDPA, TRITON
 
 INTERFACES: Mapping[str, Interface] = MappingProxyType(
     {
         interface.name: interface
         for interface in (
-            MERGE_STATE,
-            COMBINE,
-            MLA,
-            FLEX,
-            EQUINOX,
-            FLAX,
-            KERAS,
             JAX,
-            TRANSFORMER_ENGINE,
-            FLASHINFER,
             FLASH_KVCACHE,
             FLASH_VARLEN,
-            XFORMERS,
-            ONNXRUNTIME,
             HF,
             TRITON,
             SDPA,
-            MLX,
             FLASH,
             PLAIN,
-            NESTED,
             BY_NAME,
         )
     }

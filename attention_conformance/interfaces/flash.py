@@ -1,4 +1,4 @@
-"""The interfaces of flash-attn's and FlashMLA's functions: padded tensors, paged caches, sequences without padding.
+"""The interfaces of flash-attn's functions: padded tensors, paged caches, sequences without padding.
 
 Appending new keys to a cache and rotary embeddings are not tested. Axes: B batch entries, L queries, H heads, E columns
 of a query.
@@ -6,20 +6,16 @@ of a query.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.calls.further_tensors import with_values_in_keys
 from attention_conformance.interfaces.interface import (
     GIVEN,
     Interface,
-    Mark,
     Option,
     Parameters,
     Request,
@@ -41,12 +37,10 @@ from attention_conformance.interfaces.parameter_names import (
     usual,
 )
 from attention_conformance.interfaces.signature_reading import Reading
-from attention_conformance.kernel.sizes import FLASH_MLA
 from attention_conformance.kernel.torch_import import torch
 
 OPTIONS: dict[str, Option] = (
     usual("softmax_scale causal window_size softcap deterministic dropout_p qv pack_gqa sm_margin")
-    | usual("score_mod mask_mod aux_tensors full_block_cnt mask_block_cnt block_sparse_tensors")
     | usual(" ".join(LSE))
     | {**FURTHER, "attention_chunk": neutral_option(0)}
 )
@@ -125,61 +119,6 @@ FLASH_KVCACHE = Interface(
     expressible=_with_all_queries,
 )
 """The interface of flash-attn's ``flash_attn_with_kvcache``, which reads keys and values from a cache."""
-
-PAGE = 64
-"""The number of keys in a page, for a kernel that takes only caches cut into pages, if the call has no pages."""
-SCHEDULES = ("tile_scheduler_metadata", "num_splits")
-"""Parameters that take a plan made in advance by FlashMLA's scheduler; if they are None, the kernel plans itself."""
-LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(
-    usual("softmax_scale causal is_fp8_kvcache indices attn_sink topk_length extra_k_cache")
-    | {
-        "head_dim_v": option_of("shared-keys-values"),
-        "cache_seqlens": option_of("ragged-batch"),
-        "block_table": option_of("paged-keys"),
-    }
-    | usual(" ".join(LSE))
-    | dict.fromkeys(SCHEDULES, GIVEN)
-)
-
-
-def _put_latent(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    query, cache, value = request.lengths_first
-    if not request.shared:
-        # The cache gets the values as its first columns and the keys after them; queries are 0 in the values' columns,
-        # so that the logits depend only on the keys.
-        cache = torch.cat([value, cache], dim=-1)
-        query = torch.nn.functional.pad(query, (value.shape[-1], 0))
-        scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
-        request = replace(request, scale=scale)
-    keys = _lengths_of_keys(request)
-    page = request.page or (PAGE if has.get("block_table") is Mark.REQUIRED else 0)
-    if page:
-        cache, options["block_table"] = in_pages(cache, page, keys, request.seed)
-    options["cache_seqlens"] = keys.to(torch.int32)
-    options["head_dim_v"] = value.shape[-1]
-    options |= {name: None for name in SCHEDULES if has.get(name) is Mark.REQUIRED}
-    output, lse = _call(kernel, (query, cache), request, has, options, LATENT_OPTIONS)
-    return Returned(swap_axes(output), lse)
-
-
-def _with_latent_values(call: AttentionCall) -> AttentionCall:
-    call = _with_all_queries(call)
-    return with_values_in_keys(call) if call.shared else call
-
-
-MLA = Interface(
-    "mla",
-    "(q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale=None, causal=False) on (B, L, H, E)",
-    (frozenset({"head_dim_v"}),),
-    LATENT_OPTIONS,
-    _put_latent,
-    by_place=2,
-    found_out=("grouped-heads", "log-sum-exp"),
-    expressible=_with_latent_values,
-    sizes=(FLASH_MLA,),
-)
-"""The interface of FlashMLA's ``flash_mla_with_kvcache``: one cache holds keys whose first columns are the values."""
-
 
 # ---- sequences without padding ---------------------------------------------------------------------------------------
 

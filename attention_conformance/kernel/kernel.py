@@ -169,8 +169,6 @@ class Kernel:
             return "the statement needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
             return f"the bounds of {self.computes_in} cannot decide the statement: large logits have no digits there"
-        if not use.capability and self.taken.one_head:
-            return f"the kernel takes only {self.taken}"
         if not use.capability and self.taken.keys > 1:
             return f"the kernel takes only numbers of keys that are multiples of {self.taken.keys}"
         if not use.capability and self.fixed_scale and not is_power_of_four(self.taken.width(4, quartic=True)):

@@ -21,7 +21,7 @@ from attention_conformance.interfaces import INTERFACES, recognise
 from attention_conformance.interfaces.inferred_interface import BY_NAME, interface_of
 from attention_conformance.interfaces.interface import Interface, Parameters, parameters_of
 from attention_conformance.kernel.adapter import adapter_to_paste
-from attention_conformance.kernel.callable_import import LIBRARIES, MODEL, SIGNATURE, callable_of, import_callable
+from attention_conformance.kernel.callable_import import LIBRARIES, MODEL, SIGNATURE, check_callable, import_callable
 from attention_conformance.kernel.compiled_answer import with_compiler
 from attention_conformance.kernel.contract import small_call, with_capabilities
 from attention_conformance.kernel.gradient_sums import queries_to_a_sum
@@ -73,7 +73,8 @@ def kernel_of(call: Callable[..., Any], dtype: str | None = None, **options: Any
         InvalidInput: the callable is no kernel.
     """
     name = getattr(call, "__qualname__", None) or type(call).__name__
-    return probe(callable_of(call, name), name, "", dtype, **options)
+    check_callable(call, name)
+    return probe(call, name, "", dtype, **options)
 
 
 def probe(

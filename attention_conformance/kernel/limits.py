@@ -21,9 +21,6 @@ LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 1
 
 def with_taken_sizes(kernel: Kernel) -> Kernel | None:
     """Return the kernel with the limits of the sizes that it takes; None if it refuses all sizes that are tried."""
-    for sizes in kernel.interface.sizes:
-        if _takes(kernel, sizes, 1, 5, 8):
-            return _without_limits(kernel.replace(taken=sizes))
     for contiguous in (False, True):
         for width, length in LADDER:
             for queries in (1, length):
@@ -46,18 +43,6 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
         ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, sizes, 1, T, E)), (0, 0)
     )
     return _with_limits(kernel, sizes, 1, length, width) if width else kernel.replace(taken=sizes)
-
-
-def _without_limits(kernel: Kernel) -> Kernel:
-    """Return ``kernel``, which was tried only at one model's sizes, without those limits that small calls disprove.
-
-    The limits are a single head of keys and values, and pages of a certain size.
-    """
-    for free in ({"one_head": False}, {"page": 0}):
-        other = kernel.replace(taken=replace(kernel.taken, **free))
-        if returns(other, small_call().replace(page=16)):
-            kernel = other
-    return kernel
 
 
 def _takes(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> bool:

@@ -126,7 +126,7 @@ def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None
     return min(readings, key=lambda candidate: candidate.off, default=None)
 
 
-LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
+LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "hf")
 """Interfaces whose parameter names also occur in kernels that do not follow the interface."""
 
 

@@ -67,7 +67,7 @@ def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torc
         query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
     rows, _ = kernel.taken.lengths(1, tokens)
     query = query.expand(*query.shape[:-2], rows, width)
-    piece = width if kernel.layout.square else kernel.taken.value_width(m)
+    piece = width if kernel.layout.square else kernel.taken.width(m)
     if piece != m:
         pieces = torch.nn.functional.pad(values, (0, -m % piece))
         parts = [_outputs(kernel, query, keys, v) for v in torch.split(pieces, piece, dim=-1)]
@@ -78,8 +78,6 @@ def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torc
 def _outputs(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     # A kernel may assume contiguous tensors; the probe (kernel_loader) refuses a kernel that writes to them.
     inputs = query.shape[:2]
-    if kernel.taken.one_head:
-        query, keys, values = (x.flatten(0, 1)[:, None] for x in (query, keys, values))
     query, keys, values = (x.contiguous() for x in (query, keys, values))
     outputs = kernel.run(Request(query, keys, values, scale=None if kernel.fixed_scale else 1.0)).output
     return outputs.reshape(*inputs, *outputs.shape[2:])

@@ -139,14 +139,6 @@ def test_causality_of_a_transformers_function_is_tested_only_for_as_many_queries
         assert verdict(kernel, id, 5) is Verdict.UPHELD, id
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(("id", "examples"), [("kernel-log-sum-exp", 1), ("kernel-window", 2)])
-def test_flex_attention_is_upheld(id: str, examples: int) -> None:
-    kernel = kernel_named("examples.other_libraries:flex")
-    assert not kernel.differentiable
-    assert verdict(kernel, id, examples) is Verdict.UPHELD
-
-
 # ---- the libraries -----------------------------------------------------------------------------------------
 
 

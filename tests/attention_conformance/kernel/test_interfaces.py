@@ -13,18 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention_conformance.calls.attention_call import Alignment, State
+from attention_conformance.calls.attention_call import State
 from attention_conformance.calls.call_builder import build_call
 from attention_conformance.calls.call_space import FACTORS, NEUTRAL_PLAN, plans, size_of_array
 from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.claims.call_claims import examine
 from attention_conformance.interfaces import INTERFACES, recognise
-from attention_conformance.interfaces.interface import parameters_of
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.contract import SKIPS
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
-from attention_conformance.kernel.parameters import Account
 from attention_conformance.kernel.report import headline
 from attention_conformance.kernel.sizes import WIDTHS, Taken, describe_widths
 from reference_attention.errors import InvalidInput
@@ -33,7 +31,6 @@ from tests.attention_conformance.kernel.signatures import (
     Signature,
     attend,
     flash_2,
-    mlx,
     sdpa,
     tinygrad,
     triton,
@@ -94,9 +91,7 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
 
 
 def test_each_interface_has_a_signature_that_is_recognised() -> None:
-    # These are tested in ../claims/test_further_capabilities.py and test_unknown_signatures.py.
-    others = {"merge-state", "combine", "nested", "by-name"}
-    assert {signature.interface for signature in SIGNATURES.values()} | {"plain"} | others == {*INTERFACES}
+    assert {signature.interface for signature in SIGNATURES.values()} | {"plain", "by-name"} == {*INTERFACES}
     assert recognise(("x", "y", "z")).name == "plain"
 
 
@@ -121,18 +116,6 @@ def test_three_tensors_and_an_optional_scale_are_taken_for_pytorch_s_signature()
     for kernel, verdict in ((right, "upheld"), (of_three_axes, "upheld"), (wrong, "falsified")):
         results = verify_kernel(kernel, statements=ids, examples=3, dtype="float64")
         assert [str(result.verdict) for result in results] == [verdict, "upheld"], kernel.__name__
-
-
-def test_untested_parameters_are_named_and_switched_off() -> None:
-    kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # it has dropout by default, unlike PyTorch
-    assert (kernel.accounts["dropout_rate"], kernel.accounts["precision"]) == (Account.NEUTRAL, Account.NOT_TESTED)
-    off = kernel.interface.neutral_values(kernel.parameters)
-    assert off == {"dropout_rate": 0.0, "deterministic": True}
-    assert "not tested, switched off: dropout_rate, deterministic; left at their defaults: " in headline(kernel)
-
-
-def test_a_module_is_recognised_by_its_forward_method() -> None:
-    assert "attn_mask_type" in parameters_of(SIGNATURES["transformer-engine"].make(attend))
 
 
 ADAPTED = '''"""A kernel that has to be given a workspace."""
@@ -247,13 +230,6 @@ def test_accepted_widths_are_described_in_words(widths: tuple[int, ...], message
 
 
 # ---- contracts ---------------------------------------------------------------------------------------------------
-
-
-def test_an_alignment_that_depends_on_the_longer_length_is_recognised() -> None:
-    kernel = kernel_of(mlx(attend))
-    assert kernel.alignment is Alignment.BY_LONGER
-    assert "aligned at the bottom-right, with more queries than keys at the top-left" in headline(kernel)
-    assert [Alignment.BY_LONGER.diagonal(*pair) for pair in ((3, 5), (5, 3), (4, 4))] == [2, 0, 0]
 
 
 def test_a_fixed_scale_is_recognised() -> None:
