@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 from max_margin_theorems.extensions import Extension
 
 if TYPE_CHECKING:
+    from attention_conformance.interfaces.declaration import attention_kernel
     from attention_conformance.saved_call import check_call
     from attention_conformance.tensor_comparison import AttentionTolerance, assert_attention_close, attention_tolerance
 
-__all__ = ["EXTENSION", "AttentionTolerance", "assert_attention_close", "attention_tolerance", "check_call"]
+__all__ = [
+    "EXTENSION",
+    "AttentionTolerance",
+    "assert_attention_close",
+    "attention_kernel",
+    "attention_tolerance",
+    "check_call",
+]
 
 EXTENSION = Extension(
     formats="attention_conformance.calls.call_text",
@@ -23,8 +31,8 @@ EXTENSION = Extension(
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module that defines the function or class ``name``, which needs torch, and return it."""
+    """Import the module of the function or class ``name``, and return it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "saved_call" if name == "check_call" else "tensor_comparison"
-    return getattr(import_module(f"attention_conformance.{module}"), name)
+    modules = {"attention_kernel": "interfaces.declaration", "check_call": "saved_call"}
+    return getattr(import_module(f"attention_conformance.{modules.get(name, 'tensor_comparison')}"), name)

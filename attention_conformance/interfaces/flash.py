@@ -16,6 +16,7 @@ from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.interfaces.interface import (
     GIVEN,
     Interface,
+    Mark,
     Option,
     Parameters,
     Request,
@@ -36,7 +37,7 @@ from attention_conformance.interfaces.parameter_names import (
     in_own_dtype,
     usual,
 )
-from attention_conformance.interfaces.signature_reading import Reading
+from attention_conformance.interfaces.reading import Reading
 from attention_conformance.kernel.torch_import import torch
 
 OPTIONS: dict[str, Option] = (
@@ -53,7 +54,7 @@ FLASH = library(
     "(q, k, v, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, return_lse=False) on (B, L, H, E)",
     ("softmax_scale", "window_size", "causal", *LSE),
     OPTIONS,
-    Reading(axes="BLHE", returned_axes="BLHE"),
+    Reading(axes="BLHE"),
     found_out=("grouped-heads",),
 )
 """The interface of flash-attn's ``flash_attn_func``, in all versions."""
@@ -76,6 +77,8 @@ def _call(
 # ---- caches ----------------------------------------------------------------------------------------------------------
 
 TABLES = ("block_table", "page_table")
+PAGE = 16
+"""The number of keys in a page, for a kernel that takes only caches cut into pages, if the call has no pages."""
 
 
 def _lengths_of_keys(request: Request) -> torch.Tensor:
@@ -88,9 +91,10 @@ def _put_with_cache(kernel: Callable[..., Any], request: Request, has: Parameter
     query, key, value = request.lengths_first
     keys = _lengths_of_keys(request)
     options["cache_seqlens"] = keys.to(torch.int32)
-    if request.page:
-        key, table = in_pages(key, request.page, keys, request.seed)
-        value, _ = in_pages(value, request.page, keys, request.seed)
+    required = any(has.get(name) is Mark.REQUIRED for name in TABLES)
+    if page := request.page or (PAGE if required else 0):
+        key, table = in_pages(key, page, keys, request.seed)
+        value, _ = in_pages(value, page, keys, request.seed)
         options[first_in(TABLES, has)] = table
     output, lse = _call(kernel, (query, key, value), request, has, options)
     return Returned(swap_axes(output), lse)

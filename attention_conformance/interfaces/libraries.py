@@ -7,7 +7,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from attention_conformance.interfaces.inferred_interface import put
 from attention_conformance.interfaces.interface import (
     UNTESTED,
     Interface,
@@ -18,7 +17,7 @@ from attention_conformance.interfaces.interface import (
     option_of,
 )
 from attention_conformance.interfaces.parameter_names import FURTHER, LSE, MEANINGS, roles_of, usual
-from attention_conformance.interfaces.signature_reading import ADDED, FOUR_AXES, SHOWS, Mask, Reading
+from attention_conformance.interfaces.reading import ADDED, FOUR_AXES, SHOWS, Mask, Reading, put
 
 Own = Callable[[Request, dict[str, Any]], Request]
 """A function (request, arguments) that adds a library's own arguments; it returns the request still to be passed."""
@@ -45,7 +44,6 @@ def library(
         own: a function that adds the library's special arguments.
         further: further attributes of :class:`.interface.Interface`.
     """
-    reading = replace(reading, log_sum_exp=(1,))
 
     def put_request(kernel: Callable[..., Any], request: Request, has: Parameters, given: dict[str, Any]) -> Returned:
         names = names_in(options, has) | {**reading.names}
@@ -73,17 +71,15 @@ PLAIN = library(
 SDPA = library(
     "sdpa",
     "(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False) on (B, H, L, E)",
-    ("attn_mask", "is_causal", "enable_gqa"),
-    usual("is_causal scale enable_gqa softcap dropout_p")
+    ("attn_mask", "is_causal", "enable_gqa", "sm_scale"),
+    usual("is_causal causal scale sm_scale enable_gqa softcap dropout_p warp_specialize")
     | usual(" ".join(LSE))
     | {"attn_mask": option_of("boolean-mask", "additive-mask"), **FURTHER},
     Reading(mask=Mask("attn_mask", SHOWS), bias=Mask("attn_mask", ADDED)),
 )
-"""The interface of PyTorch's ``scaled_dot_product_attention``, which also fits functions of paddle and tinygrad."""
+"""The interface of PyTorch's ``scaled_dot_product_attention``, which also fits paddle's, tinygrad's and Triton's."""
 
-MASK_AND_BIAS = Reading(
-    axes="BLHE", returned_axes="BLHE", mask=Mask("mask", SHOWS, FOUR_AXES), bias=Mask("bias", ADDED, FOUR_AXES)
-)
+MASK_AND_BIAS = Reading(axes="BLHE", mask=Mask("mask", SHOWS, FOUR_AXES), bias=Mask("bias", ADDED, FOUR_AXES))
 BOTH = {"mask": option_of("boolean-mask"), "bias": option_of("additive-mask")}
 
 
@@ -108,12 +104,3 @@ JAX = library(
     found_out=("grouped-heads",),
 )
 """The interface of ``jax.nn.dot_product_attention``."""
-
-TRITON = library(
-    "triton",
-    "(q, k, v, causal, sm_scale, warp_specialize=True) on (B, H, L, E)",
-    ("causal sm_scale",),
-    usual("causal warp_specialize") | {"sm_scale": option_of("scale")},
-    Reading(),
-)
-"""The interface of the kernel in Triton's tutorial, where causality and scale have no defaults."""

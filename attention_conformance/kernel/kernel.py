@@ -27,9 +27,8 @@ import numpy as np
 from attention_conformance.calls.answer import Answer, attend
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
 from attention_conformance.interfaces import ALWAYS, INTERFACES
-from attention_conformance.interfaces.inferred_interface import interface_of
 from attention_conformance.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
-from attention_conformance.interfaces.signature_reading import Reading
+from attention_conformance.interfaces.reading import Reading, interface_of
 from attention_conformance.kernel.answers import answer_to, request_of
 from attention_conformance.kernel.call_adaptation import in_numbers_of, suit_call
 from attention_conformance.kernel.callable_import import import_callable
@@ -82,7 +81,7 @@ class Kernel:
         device: the device of the tensors in calls.
         accounts: how each parameter is treated in the tests, see
             :class:`attention_conformance.kernel.parameters.Account`.
-        reading: the meaning of the signature, if it was inferred from small calls.
+        reading: the meaning of the signature, if a decorator or simple calls told it.
         coarser: the number formats, coarser than that of ``dtype``, in which the kernel is also tried.
         not_tried: for each coarser format in which the kernel is not tried, the reason.
         operators: PyTorch's attention operators that the kernel calls, by number format, as far as they are observed.

@@ -24,7 +24,7 @@ def with_taken_sizes(kernel: Kernel) -> Kernel | None:
     for contiguous in (False, True):
         for width, length in LADDER:
             for queries in (1, length):
-                sizes = Taken(contiguous=contiguous)
+                sizes = replace(kernel.taken, contiguous=contiguous)
                 if _takes(kernel, sizes, queries, length, width):
                     return _with_limits(kernel, sizes, queries, length, width)
     return None
@@ -32,11 +32,11 @@ def with_taken_sizes(kernel: Kernel) -> Kernel | None:
 
 def with_wide_sizes(kernel: Kernel) -> Kernel:
     """Return ``kernel``, which takes a small call, with the limits of the sizes and memory layouts that it takes."""
-    sizes = Taken()
+    sizes = kernel.taken
     small = small_call(L=2)
     laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
     if not all(returns(kernel, call) for call in laid) and returns(kernel, small):
-        sizes = Taken(contiguous=True)
+        sizes = replace(sizes, contiguous=True)
     if all(_takes(kernel, sizes, 3, length, width) for width, length in WIDE):
         return kernel.replace(taken=sizes)
     width, length = next(
@@ -66,7 +66,9 @@ def _with_limits(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> Kernel
 
     keys, queries = multiple(True), multiple(False)
     widths = tuple(width for width in WIDTHS if _takes(kernel, sizes, L, T, width))
-    restricted = replace(sizes, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
+    restricted = replace(
+        sizes, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal or sizes.equal
+    )
     sized = kernel.replace(taken=restricted)
     # Try whether values may have another width than keys.
     call = small_call(L=L, T=T, E=widths[-1])

@@ -65,7 +65,11 @@ def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torc
         query = query * math.sqrt(width)
     if width != d:
         query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
-    rows, _ = kernel.taken.lengths(1, tokens)
+    reading = kernel.reading
+    if reading is not None and reading.own_scale != 1:
+        query = query / reading.own_scale
+    # A kernel that is always causal repeats the query itself.
+    rows = 1 if reading is not None and reading.always_causal else kernel.taken.lengths(1, tokens)[0]
     query = query.expand(*query.shape[:-2], rows, width)
     piece = width if kernel.layout.square else kernel.taken.width(m)
     if piece != m:

@@ -409,7 +409,7 @@ SIGNATURES = {
     "torch": Signature(sdpa, "sdpa", with_other_diagonal, ("causal",)),
     "ttnn": Signature(causal_by_default, "sdpa", with_scale_of_keys, ("scale",)),
     "tinygrad": Signature(tinygrad, "sdpa", without_mask, ("boolean-mask",)),
-    "triton": Signature(triton, "triton", with_other_diagonal, ("causal",)),
+    "triton": Signature(triton, "sdpa", with_other_diagonal, ("causal",)),
     "flash-attn 2": Signature(flash_2, "flash", with_scaled_lse, ("log-sum-exp",)),
     "flash-attn 3": Signature(flash_3, "flash", with_sign_of_dk, ("gradients",)),
     "flash-attn 4": Signature(flash_4, "flash", without_window, ("window",)),
