@@ -29,6 +29,7 @@ from attention_conformance.calls.rare_calls import (
     plans_of_rare_levels,
     plans_without_keys,
 )
+from attention_conformance.calls.tile_calls import tile_plans
 
 Plan = Mapping[str, str]
 """A level of each factor, by the factor's name."""
@@ -151,11 +152,11 @@ def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]
 
 @lru_cache(maxsize=32)
 def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
-    """Return the plans that come before the first array: sizes of models, lengths just beyond blocks, rare levels.
+    """Return the plans before the first array: small calls, tiles, sizes of models, lengths beyond blocks, rare levels.
 
     Args:
         declares: the capabilities that the kernel declares.
-        seed: draws the lengths just beyond blocks.
+        seed: draws the lengths just beyond blocks, and combines tiles with options.
     """
     levels = {factor.name: factor.of(declares) for factor in FACTORS}
     beyond = plans_beyond_blocks(NEUTRAL_PLAN, levels, declares, np.random.default_rng((seed, 1)))
@@ -163,6 +164,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     # The index of a plan, counted from the end, seeds the plan's call: add new plans at the beginning.
     further = (
         *plans_of_small_calls(NEUTRAL_PLAN, levels, declares),
+        *tile_plans(NEUTRAL_PLAN, levels, declares, seed),
         *plans_of_calls_in_between(NEUTRAL_PLAN, levels),
         *plans_of_options_beyond_blocks(NEUTRAL_PLAN, levels),
         *plans_without_keys(NEUTRAL_PLAN, declares),
