@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from generators.user_data import load
+from generators.user_data import Given, load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory
 from theorems.command.common import check_targets, complain, exit_code_of, write_files
@@ -38,6 +38,9 @@ from theorems.run.tables import (
     results_table,
 )
 
+OUTPUT = "kernel-output"
+"""The capability that every kernel has: its output on calls without options, too."""
+
 
 def verify_and_report(options: VerifyOptions) -> int:
     """Verify the statements, write the files, print the results, and return the exit code.
@@ -57,6 +60,13 @@ def verify_and_report(options: VerifyOptions) -> int:
     return report.end(last)
 
 
+def _ids_with_output(options: VerifyOptions, data: Given | None) -> tuple[str, ...]:
+    """Return the ids, with a kernel's output if they name options of a kernel, which may hide behind a wrong output."""
+    ids = tuple(options.ids or ())
+    adds = data is None and OUTPUT not in ids and any(id.startswith("kernel-") for id in ids)
+    return (OUTPUT, *ids) if adds else ids
+
+
 def request_of(options: VerifyOptions) -> Request:
     """Return the request for a session that the options describe.
 
@@ -69,7 +79,7 @@ def request_of(options: VerifyOptions) -> Request:
             raise InvalidInput(f"--{name} sets the {property} of a kernel; give the kernel with --attention.")
     data = None if options.data is None else load(options.data, options.seed, calls=options.attention is not None)
     request = Request(
-        tuple(options.ids or ()),
+        _ids_with_output(options, data) if options.attention else tuple(options.ids or ()),
         options.examples,
         options.seed,
         data,
