@@ -130,6 +130,10 @@ def probe(
     return _complete(kernel, dtype, deep=deep, compiles_later=compiles_later)
 
 
+OWN_NAMES = (("query", "keys", "values"), ("query", "key", "value"))
+"""Parameters that tell all: if no convention fits the results of such a kernel, it is wrong."""
+
+
 def _read_as(bare: Kernel, reading: Reading) -> Kernel:
     """Return the kernel, called as ``reading`` says."""
     taken = replace(bare.taken, equal=reading.equal)
@@ -140,7 +144,8 @@ def _confirmed(bare: Kernel, dtype: str | None) -> Kernel:
     """Return the kernel, called by the convention that simple calls confirm.
 
     Raises:
-        InvalidInput: no convention fits; the message ends with the decorator to paste.
+        InvalidInput: the kernel takes no call, or no convention fits although the names leave its reading open; in
+            the latter case the message ends with the decorator to paste.
     """
     chosen, parameters = bare.interface, bare.parameters
     refusal = (
@@ -157,6 +162,10 @@ def _confirmed(bare: Kernel, dtype: str | None) -> Kernel:
         convention = convention_of(last)
         if convention is not None:
             break
+    if convention is None and last is bare:
+        raise InvalidInput(refusal)
+    if convention is None and tuple(parameters) in OWN_NAMES:
+        return last
     if convention is None:
         raise InvalidInput(f"{refusal}\n{_asks_for_decorator(last)}")
     kernel = last
