@@ -12,26 +12,20 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes nightly documents mutants deep realistic relations slices bench bench-descent docs records adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes nightly mutants deep realistic slices bench bench-descent adapters clean
 
 help:
 	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
 	@echo "make test     set everything up and run lint, types and the tests"
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
 	@echo "make bench-descent  gradient descent and normalized gradient descent alone, in a minute"
-	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
-	@echo "make docs     the documentation site, in build/docs"
-	@echo "make records  faults, draws, slacks and costs as tables in build/records, which the site shows (every night)"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
-	@echo "make scoreboard  docs/scoreboard.md anew, with the libraries, which it installs; goes on where it stopped"
 	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
 	@echo "make nightly  the tests that try on all cases what make test tries on some (every night)"
-	@echo "make documents  the long commands of the documents (every night)"
 	@echo "make mutants  mutation testing of reference_attention, or of PART=reference_attention.svm (every night)"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
 	@echo "make realistic 2,000 or 200 cases per statement of data as users have them, an hour; goes on where it stopped"
 	@echo "make slices   each later paper deleted from a clone, and all other tests run there (every night; PAPERS=next_token for one)"
-	@echo "make relations 500 cases per statement, each again as changed by a relation (every night; SEED=n to repeat or go on)"
 	@echo "make clean    remove the environment and the caches"
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -67,9 +61,6 @@ shapes: $(READY)
 nightly: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m nightly
 
-documents: $(READY)
-	@$(BIN)/python -m pytest -m documents
-
 # As mutmut names them: reference_attention.svm is a package, reference_attention.exact a module.
 mutants: PART := reference_attention
 mutants: $(READY)
@@ -93,11 +84,6 @@ realistic: $(READY)
 	-@$(BIN)/theorems verify $(CHEAP) --realistic --examples 2000 --seed 1 --resume realistic-2000.jsonl --json realistic-2000.json
 	@$(BIN)/python -m tests.realistic_table realistic-200.json realistic-2000.json
 
-relations: SEED := 1
-relations: $(READY)
-	@$(BIN)/theorems verify --relations --examples 500 --seed $(SEED) --resume relations-$(SEED).jsonl --json relations-$(SEED).json; \
-	  code=$$?; $(BIN)/python -m tests.relations relations-$(SEED).json; exit $$code
-
 # The tests of each of these take as long as make test; those of documents speak of all papers.
 PAPERS := transformers_as_svms steepest_descent next_token adaptive_methods
 slices: $(READY)
@@ -105,41 +91,17 @@ slices: $(READY)
 	  $(BIN)/python -m tests.without_a_paper $$paper -n 2 --dist worksteal --ignore=tests/attention_conformance || exit 1; done
 
 bench: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench,benchopt]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name
-	@$(BIN)/python -m pytest tests/test_benchopt.py
 
 # Gradient descent and normalized gradient descent alone, in about a minute once everything is installed.
 bench-descent: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m pytest benchmarks/bench_descent.py -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name -k "test_descent and (-gd-1] or -normalized-1])"
 
-# An hour on two cores; the site shows what it prints.
-RECORDS := build/records
-records: $(READY)
-	@mkdir -p $(RECORDS)
-	@$(BIN)/theorems verify --json $(RECORDS)/verify.json --resume $(RECORDS)/verify.jsonl
-	@$(BIN)/theorems list drawn --markdown > $(RECORDS)/drawn.md
-	@$(BIN)/theorems list counterexamples --markdown > $(RECORDS)/counterexamples.md
-	@$(BIN)/python -m benchmarks.planning > $(RECORDS)/planning.md
-	@$(BIN)/theorems power --examples 5 --markdown --resume $(RECORDS)/power.jsonl > $(RECORDS)/power.md
-
-docs: $(READY)
-	@$(BIN)/python -m theorems.site build/docs/source
-	@$(BIN)/sphinx-build -q -W --keep-going -c docs/site build/docs/source build/docs/html
-	@echo "Open $(CURDIR)/build/docs/html/index.html"
-
-.PHONY: facts
-facts: $(READY)
-	@$(BIN)/python -m tests.facts
-
 adapters: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,scoreboard]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,adapters]"
 	@$(BIN)/python -m pytest -m adapters
-
-scoreboard: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,scoreboard]"
-	@$(BIN)/theorems scoreboard --out docs/scoreboard --resume scoreboard.jsonl --markdown > docs/scoreboard.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build mutants *.egg-info

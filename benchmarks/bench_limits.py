@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from benchmarks.bench_max_margin import feasible
 from generators.random_trials import random_trial
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.batched_flow import gradient_flows
 from reference_attention.training.descent import descend
 from reference_attention.training.flow import gradient_flow
-from tests.instructions.workloads import feasible
 from theorems import Verdict, verify
 
 SHAPES = [(4, 6, 10), (10, 10, 30), (20, 20, 50), (4, 6, 100)]

@@ -11,9 +11,18 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from tests.instructions.workloads import feasible
 
 SHAPES = [(3, 7, 2), (4, 6, 10), (10, 10, 30), (20, 20, 50)]
+
+
+def feasible(n: int, tokens: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return Gaussian keys with the chosen tokens pushed along a common direction."""
+    rng = np.random.default_rng(0)
+    keys = rng.normal(size=(n, tokens, d))
+    direction = rng.normal(size=d)
+    alpha = np.argmax(keys @ direction, axis=1).astype(np.int64)
+    keys[np.arange(n), alpha] += direction / np.linalg.norm(direction)
+    return keys, alpha
 
 
 def by_cvxpy(keys: np.ndarray, alpha: np.ndarray) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Data and schedules of mini-batches for the statements on adaptive methods, such as Adam.
 
-The data are features h_i and labels of two classes. No entry of a feature is zero; in some data all entries of a sample
-have the same absolute value.
+The data are features h_i and labels of two classes. All entries of a sample have the same absolute value, not zero.
 
 References: Baek, Song, Yun, arXiv 2510.26303.
 """
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from jaxtyping import Float64
 
-from generators.finding import Assumption, Finding, number
+from generators.finding import Assumption, Finding
 from generators.labelled_features import LabelledFeatures
-from generators.numbers import integers, one_in
 from reference_attention.errors import InvalidInput
 
 MOST = (6, 5)
@@ -56,40 +54,6 @@ def equal_moduli(case: LabelledFeatures) -> Finding:
 
 EQUAL_MODULI = Assumption(
     "equal-moduli", "two classes, |h_ij| = α_i > 0 for all j", "arXiv 2510.26303, Theorem 3.3", equal_moduli
-)
-
-
-@st.composite
-def full_feature_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw samples without zeros that a vector of ±1 separates; some occur up to 3 times, some have entries ±α_i."""
-    if draw(one_in(4)):
-        return draw(equal_modulus_cases())
-    n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
-    size = st.sampled_from((1.0, -1.0, 2.0, -2.0, 3.0, 0.5, -0.5, 0.3, 7.0, -0.1))
-    rows = np.array(draw(st.lists(st.lists(size, min_size=d, max_size=d), min_size=n, max_size=n)))
-    rows *= np.where(rows.sum(axis=1) < 0, -1.0, 1.0)[:, None]
-    # Double the largest entry of a row whose sum is too small, so that the margin is positive.
-    short = rows.sum(axis=1) < 1e-3
-    rows[short, rows[short].argmax(axis=1)] *= 2
-    signs = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=d, max_size=d)))
-    labels = np.array(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
-    counts = draw(integers((n,), 1, 3, most=MOST[:1])) if draw(one_in(3)) else np.ones(n, dtype=np.int64)
-    features = rows * signs * np.where(labels == 0, 1.0, -1.0)[:, None]
-    return LabelledFeatures(features, labels, counts, 2, seed=draw(st.integers(0, 2**32 - 1)))
-
-
-def full_features(case: LabelledFeatures) -> Finding:
-    """Check that there are two classes, and that no entry of a feature is 0."""
-    if case.classes != 2:
-        return Finding(False, f"{case.classes} classes")
-    zeros = int((case.features == 0).sum())
-    return Finding(
-        zeros == 0, f"{zeros} entries are 0" if zeros else f"the least |entry| is {number(np.abs(case.features).min())}"
-    )
-
-
-FULL_FEATURES = Assumption(
-    "full-features", "two classes, no entry of a feature is 0", "arXiv 2510.26303, Section 4", full_features
 )
 
 

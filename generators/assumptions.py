@@ -22,7 +22,6 @@ from generators.direction_assumptions import (
     not_locally_optimal_direction,
     wider_direction,
 )
-from generators.factor_assumptions import definite_imbalance
 from generators.finding import Assumption, Finding
 from generators.general_position import general_position
 from generators.joint_run import descent_selects
@@ -202,12 +201,6 @@ ASSUMPTIONS: dict[str, Assumption] = {
             rank_gap,
         ),
         Assumption("orthogonal-queries", "queries are orthogonal", "T-SVM (added here)", orthogonal_queries),
-        Assumption(
-            "definite-imbalance",
-            "KᵀK − QᵀQ is positive definite at the start, and K is square",
-            "T-SVM (added here)",
-            definite_imbalance,
-        ),
         Assumption(
             "quadratic-head",
             "the head is vᵀx − λ‖x‖², the loss −u, labels are +1",

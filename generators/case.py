@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from generators.subject import Subject
-from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
@@ -56,10 +55,6 @@ class Case(Subject):
     def chosen_tokens(self) -> Int64[np.ndarray, "n"]:
         """The chosen tokens, shape (n,): α, or the optimal tokens if α is ``None``."""
         return self.problem.optimal if self.alpha is None else self.alpha
-
-    chosen = FormerName("chosen_tokens")
-    normalised = FormerName("normalise")
-    but = FormerName("replace")
 
     @property
     def sizes(self) -> Mapping[str, int]:

@@ -93,12 +93,6 @@ class Checkpoints:
         return {**stacks, STEPS: self.steps}
 
 
-def layer_weights_of(case: Case, values: Mapping[str, Any] | None = None) -> LayerWeights | None:
-    """Return the trained weights of the last checkpoint that :func:`checkpoints_of` reads, or None without weights."""
-    checkpoints = checkpoints_of(case, values)
-    return None if checkpoints is None else checkpoints.last
-
-
 def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Checkpoints | None:
     """Return the trained weights of all checkpoints; None if the data have no trained weights.
 

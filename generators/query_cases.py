@@ -15,7 +15,7 @@ bits, so that keys vec(x zᵀ) are exact. Three constructions make ATT-SVM feasi
 One case in five of the constructions label-separating and independent is realistic: tokens and queries are numbers as
 users have them, of few bits or, if tokens are not moved later, in float32. With label-separating queries inputs may be
 repeated. In both constructions a support (token with a positive dual) may be copied, and the copy moved in a coordinate
-that W^mm does not use, unless scores must be distinct.
+that W^mm does not use.
 
 Some other cases have decimals, whose products x z are rounded. With label-separating queries there may be up to 17
 tokens, and a token may be the midpoint of two supports. In one case in three the dimension e of queries is not d.
@@ -50,7 +50,7 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin, offending_neighbours
 
 Tokens = Float64[np.ndarray, "n T d"]
-Queries = Float64[np.ndarray, "n d"]
+Queries = Float64[np.ndarray, "n e"]
 
 MOST = (4, 5, 4)
 """The largest number of inputs n, number of tokens T and dimension d of most cases."""
@@ -85,7 +85,6 @@ def query_cases(
     *,
     families: Collection[Family] = EVERY,
     equal: bool = False,
-    distinct: bool = False,
     alpha: Literal["optimal", "any", "locally-optimal"] = "optimal",
     start: bool = False,
     single: bool = False,
@@ -99,7 +98,6 @@ def query_cases(
         families: the constructions of the module's docstring to draw from.
         equal: whether all non-optimal scores of an input are equal (Assumption B of the first paper); the construction
             *orthogonal* then has only two tokens.
-        distinct: whether no two tokens of an input have the same score.
         alpha: the chosen tokens: ``"any"``, or ``"locally-optimal"`` ones, whose SVM-neighbours all score lower. Both
             apply only to the construction *independent*, which is drawn three times in five for "locally-optimal"; in
             the other constructions the chosen tokens are the optimal ones.
@@ -116,7 +114,7 @@ def query_cases(
     rough = family is not Family.ORTHOGONAL and not users and not plain and draw(one_in(4))
     opposed = opposed or (family is Family.INDEPENDENT and not (plain or single or rough) and draw(one_in(4)))
     many = family is Family.LABEL_SEPARATING and not (plain or users) and draw(one_in(5))
-    idle = not (plain or distinct) and (users or (family is Family.LABEL_SEPARATING and draw(one_in(3))))
+    idle = not plain and (users or (family is Family.LABEL_SEPARATING and draw(one_in(3))))
     other = not plain and draw(one_in(3))
     sizes = {"single": single, "equal": equal, "local": local, "roomy": idle, "many": many, "opposed": opposed}
     frame = draw(_frames(family, other=other, **sizes))
@@ -129,7 +127,7 @@ def query_cases(
     else:
         # With gaps of scores of 2⁻²⁰, float64 could not resolve paths of data with decimals or idle SVM-neighbours.
         few = draw(st.booleans()) if users else idle or rough
-        scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct, few=few)) / GRID) * GRID
+        scores = np.round(draw(optimal_scores(frame, equal=equal, few=few)) / GRID) * GRID
         if idle and not (users and draw(one_in(3))):
             unused = draw(st.integers(1, frame.d - 1))
         any_kind = users and family is Family.LABEL_SEPARATING and draw(st.booleans())
@@ -161,7 +159,7 @@ def query_cases(
     if unused is not None:
         solve = _solver(queries, Y, v, alpha_now)
         X = with_idle_neighbour(X, alpha_now, unused, draw(st.sampled_from((1.0, -1.0, 0.25))), solve, loose=False)
-    elif family is Family.LABEL_SEPARATING and not (plain or distinct) and frame.tokens > 2 and draw(st.booleans()):
+    elif family is Family.LABEL_SEPARATING and not plain and frame.tokens > 2 and draw(st.booleans()):
         X = with_dependent_neighbour(X, alpha_now, _solver(queries, Y, v, alpha_now))
     if users and family is Family.LABEL_SEPARATING:
         same = draw(repeated_inputs(frame.n))

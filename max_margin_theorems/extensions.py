@@ -9,7 +9,6 @@ The suite imports only those modules of an extension that the extension's :class
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -27,19 +26,11 @@ class Extension:
         formats: the module that registers the extension's formats of data (:class:`generators.subject.FileFormat`).
         statements: ``module:NAME`` of a function that returns the extension's statements by id.
         kernels: the module that implements ``--attention`` (:class:`theorems.run.kernel_suite.KernelSuite`).
-        commands: a pair for each subcommand that the extension adds to ``theorems``: ``module:NAME`` of the dataclass
-            of the options, which also gives the subcommand's name and help, and ``module:NAME`` of the function that
-            takes the options.
     """
 
     formats: str = ""
     statements: str = ""
     kernels: str = ""
-    commands: tuple[tuple[str, str], ...] = ()
-
-    def subcommands(self) -> Iterator[tuple[type[Any], str]]:
-        """Yield for each subcommand the dataclass of its options, and ``module:NAME`` of its function."""
-        yield from ((object_at(options), function) for options, function in self.commands)
 
 
 def object_at(place: str) -> Any:

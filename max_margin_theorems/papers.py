@@ -48,8 +48,6 @@ class Paper:
             assumptions.
         faults: the room of the paper's planted faults.
         figures: the room of the paper's figures, which its modules list in tuples ``FIGURES``.
-        limits: ``module:NAME`` of a mapping from statement ids to functions that return the curve and limit that
-            reports draw (a :class:`~theorems.figures.limit_curve.Limit`).
         gaps: ``module:NAME`` of a mapping, for ``theorems bench``, from statement ids to functions that bound the
             difference between the largest margin and a run's margin (:mod:`theorems.benchmark.margin_gap`).
         data: ``module:NAME`` of a mapping from the names of datasets, for ``--data``, to functions that return the
@@ -58,8 +56,7 @@ class Paper:
         after: the names of the papers that precede this paper, and whose statements this paper may use.
         prefix: the common prefix of the ids of the paper's statements, which narrow columns of tables leave out.
         explained: prefixes of the ids of the statements that ``theorems explain`` reports; empty for no statement.
-        recorded: the folder with the counterexamples of ``theorems hunt --record``, and with ``power.md``, the output
-            of ``theorems power --markdown``.
+        recorded: the folder with the counterexamples of ``theorems hunt --record``.
         name: the name of the entry point.
         package: the name and version of the package that contains the paper; empty for this package.
     """
@@ -70,7 +67,6 @@ class Paper:
     without: str = ""
     faults: str = ""
     figures: str = ""
-    limits: str = ""
     gaps: str = ""
     data: str = ""
     definitions: str = ""

@@ -18,7 +18,6 @@ import numpy as np
 from flint import fmpq, fmpq_mat, fmpz_mat
 from jaxtyping import Bool, Float64, Int64
 
-from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import Dyadic, from_limbs, inner, rational, times_power_of_two, to_float, to_floats
 from reference_attention.problem import checked_array
@@ -81,8 +80,6 @@ class Direction:
     def tied_inputs(self) -> Int64[np.ndarray, "k"]:
         """Return the indices of the inputs in which several tokens are selected."""
         return np.asarray(np.flatnonzero(self.selected.sum(axis=1) > 1), dtype=np.int64)
-
-    tied = FormerName("tied_inputs")
 
     def best(self, scores: Float64[np.ndarray, "n T"]) -> Int64[np.ndarray, "n"]:
         """Return for each input the selected token of highest score, the first one if several are equal, shape (n,)."""

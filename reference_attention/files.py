@@ -275,17 +275,18 @@ def make_directory(directory: Path) -> None:
         raise InvalidInput(f"{directory}: cannot be made ({error.strerror or error}).") from None
 
 
-def write_in(directory: Path, name: str, text: str) -> Path:
-    """Write a text file into a directory, which is made if necessary, and return its path.
+def write_in(directory: Path, name: str, content: str | bytes) -> Path:
+    """Write a text or binary file into a directory, which is made if necessary, and return its path.
 
-    ``*`` in the name is replaced by a hash of the text, so that equal texts give the same file.
+    ``*`` in the name is replaced by a hash of the content, so that equal contents give the same file.
 
     Raises:
         InvalidInput: the file cannot be written.
     """
     make_directory(directory)
-    path = directory / name.replace("*", hashlib.sha256(text.encode()).hexdigest()[:10])
-    write_text(path, text)
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    path = directory / name.replace("*", hashlib.sha256(data).hexdigest()[:10])
+    write_bytes(path, data)
     return path
 
 

@@ -39,22 +39,27 @@ def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
         InvalidInput: the file is damaged, pickled or too large, or ``check_names`` refuses it.
         OSError: the file cannot be read.
     """
+    at = ""
     if not zipfile.is_zipfile(file):
         raise InvalidInput(f"{path}: is damaged or no .npz file; write it with numpy.savez.")
     try:
         with zipfile.ZipFile(file) as archive:
             members = _members(path, archive)
             check_names(list(members))
-            shapes = {
-                name: _header(path, name, archive.open(member), member.file_size) for name, member in members.items()
-            }
-            if sum(map(math.prod, shapes.values())) > LARGEST:
+            numbers = 0
+            for at, member in members.items():
+                numbers += math.prod(_header(path, at, archive.open(member), member.file_size))
+            if numbers > LARGEST:
                 raise InvalidInput(f"{path}: unpacks to more than {LARGEST} numbers; give fewer inputs or tokens.")
-            return {name: _array(archive.open(member)) for name, member in members.items()}
+            arrays = {}
+            for at, member in members.items():
+                arrays[at] = _array(archive.open(member))
+            return arrays
     except (InvalidInput, MemoryError, OSError):
         raise
     except Exception:  # zipfile, zlib and the parser of headers raise exceptions of many types for a damaged file
-        raise InvalidInput(f"{path}: is damaged or no .npz file; write it again with numpy.savez.") from None
+        what = f"{at} is damaged" if at else "is damaged or no .npz file"
+        raise InvalidInput(f"{path}: {what}; write the file again with numpy.savez.") from None
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

@@ -20,7 +20,6 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
-from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import rounded_product
 from reference_attention.loss import Loss
@@ -221,8 +220,6 @@ class Problem:
     def selection_at(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "n"]:
         """Return the (first) token of largest softmax weight of each input at the prompt p, as indices, shape (n,)."""
         return np.argmax(self.keys @ p, axis=1).astype(np.int64)
-
-    selected_by = FormerName("selection_at")
 
     @cached_property
     def score_range(self) -> tuple[float, float]:

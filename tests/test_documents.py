@@ -24,13 +24,11 @@ import typer.main
 import yaml
 
 from attention_conformance.kernel.check import assert_kernel
-from attention_conformance.scoreboard.entry import read_entries
 from examples.kernels import handwritten
 from generators.datasets import DATASETS
 from generators.user_data import load, subject_of
 from reference_attention.files import from_json
 from tests import documents as documents_
-from tests import facts
 from tests.documents import (
     Block,
     Shown,
@@ -47,12 +45,10 @@ from tests.documents import (
 )
 from tests.places import ROOT
 from tests.test_layers import ROOMS
-from tests.test_recipes import RECIPE_COMMANDS
 from theorems.benchmark.rules import expand_rules, rule_named
 from theorems.command.app import app, main
 from theorems.core.exit_code import Exit
 from theorems.counterexamples.weakened_statements import weakened_named
-from theorems.faults import fault_named
 from theorems.figures.registry import figures_named
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
@@ -60,13 +56,7 @@ from theorems.run.registry.suite import statements
 DOCUMENTS = documents()
 EVERY = sorted({*DOCUMENTS, *documents_.ELSEWHERE})
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document, read(document))]
-SHOWN = [
-    shown
-    for block in BLOCKS
-    if block.language in ("console", "indented")
-    for shown in commands(block)
-    if shown.command not in RECIPE_COMMANDS
-]
+SHOWN = [shown for block in BLOCKS if block.language in ("console", "indented") for shown in commands(block)]
 PYTHON = [
     block for block in BLOCKS if block.language == "python"
 ]  # ```py marks code that needs something that no test machine has
@@ -89,10 +79,9 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "needs JAX; tests/attention_conformance/kernel/test_adapters.py calls it where it is installed",
             "",
         ),
-        "theorems verify kernel-causal-rectangle --attention examples.real_faults.backward:backward_other_corner"
-        " --emit-test test_mine.py": (
+        "theorems verify kernel-causal-rectangle --attention examples.real_faults.backward:backward_other_corner": (
             "which call is the smallest depends on the checks of shapes;"
-            " tests/attention_conformance/kernel/test_reproducer.py",
+            " tests/attention_conformance/kernel/test_kernel_command.py",
             "",
         ),
         "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),
@@ -105,20 +94,8 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "needs the file that the command above it writes; tests/theorems/benchmark/test_earlier_run.py",
             "",
         ),
-        "theorems explore --data figure-8": (
-            "serves until it is ended; tests/theorems/explore/test_server.py ends it",
-            "theorems explore --data figure-8 --html page.html",
-        ),
-        "theorems figures": ("minutes, with random trials and a training", "theorems figures 1a --out docs/images"),
-        "theorems figures 6 7 --out docs/images": (
-            "trains for minutes; tests/theorems/figures/test_transformer.py draws what it wrote",
-            "",
-        ),
+        "theorems figures": ("minutes, with random trials", "theorems figures 1a --out docs/images"),
         "theorems figures 1 4 --format png": ("half a minute", "theorems figures 1a --format png"),
-        "theorems verify --report report.html": (
-            "verifies everything",
-            "theorems verify lemma-10 --report report.html",
-        ),
         "theorems hunt theorem-2 --without single-input --out counterexamples --record": (
             "the same hunt is run with its output",
             "",
@@ -138,9 +115,6 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Commands that are too long to run, each with the reason and a shorter command, whose table rows must be among those
 shown; without a shorter command nothing is run.
 """
-AT_NIGHT = ("theorems figures 9-followed --trials 1000 --out docs/images",)
-"""Commands that take more than ten seconds of processor time; ``make test`` does not run them."""
-
 APART = ("theorems verify lemma-3 --attention examples.kernels:handwritten", "theorems verify mine.py:long_p")
 """Commands on a user's kernel or file for which this test, too, starts a separate process.
 
@@ -216,7 +190,7 @@ def parsed(command: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_names(sub: str, given: Mapping[str, Any]) -> None:
-    """Assert that the ids, data, faults, rules and figures in a command exist; words in capitals are placeholders."""
+    """Assert that the ids, data, rules and figures in a command exist; words in capitals are placeholders."""
     ids = [id for id in given.get("ids") or () if not id.isupper()]
     datasets = given.get("data")
     for name in datasets if isinstance(datasets, list) else [datasets] if isinstance(datasets, str) else []:
@@ -225,8 +199,6 @@ def check_names(sub: str, given: Mapping[str, Any]) -> None:
         statement_named(id)
     if sub == "hunt" and not given["id"].isupper():
         weakened_named(given["id"], "" if given["without"].isupper() else given["without"])
-    for fault in given.get("faults") or ():
-        fault_named(fault)
     for rule in expand_rules(given.get("rule") or ()):
         rule_named(rule)
     if sub == "figures":
@@ -304,21 +276,18 @@ CHECKS: Mapping[str, Callable[[Shown, pytest.CaptureFixture[str]], None]] = Mapp
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_every_block_is_of_a_kind_that_is_checked(block: Block, tmp_path: Path) -> None:
+def test_every_block_is_of_a_kind_that_is_checked(block: Block) -> None:
     assert block.language in ("console", "python", "py", "indented", "yaml", "toml", "json")
     if block.language == "json":
         assert all(subject_of(from_json(line)).kind for line in block.text.splitlines())
     elif block.language == "yaml":
         inputs = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
         assert {name for step in yaml.safe_load(block.text)["steps"] for name in step.get("with", ())} <= {*inputs}
-    elif block.language == "toml" and block.document == "docs/publish.md":
-        assert block.text in (ROOT / "examples" / "a_paper" / "pyproject.toml").read_text(encoding="utf-8")
     elif block.language == "toml":
-        (tmp_path / "kernels.toml").write_text(block.text, encoding="utf-8")
-        assert read_entries(tmp_path / "kernels.toml")
+        assert block.text in (ROOT / "examples" / "a_paper" / "pyproject.toml").read_text(encoding="utf-8")
     elif block.language not in ("python", "py"):
         unchecked = [shown for shown in commands(block) if shown.command.split()[0] not in CHECKS]
-        assert [shown.name for shown in unchecked if shown.command not in RECIPE_COMMANDS] == []
+        assert [shown.name for shown in unchecked] == []
         assert list(commands(block))
 
 
@@ -330,26 +299,15 @@ def test_excerpts_of_a_paper_agree_with_the_template() -> None:
     assert indent(kind, " " * 4) in base
 
 
-@pytest.mark.parametrize("shown", [block for block in SHOWN if block.command in AT_NIGHT], ids=lambda shown: shown.name)
-@pytest.mark.usefixtures("desk")
-def test_commands_that_are_run_at_night_exist(shown: Shown) -> None:
-    check_names(*parsed(shown.command))
-
-
-def at_night(shown: Shown) -> Any:
-    """Return a command as a test's parameter, marked ``documents`` if the command takes long."""
-    return pytest.param(shown, id=shown.name, marks=[pytest.mark.documents] * (shown.command in AT_NIGHT))
-
-
 @pytest.mark.compiler
-@pytest.mark.parametrize("shown", [at_night(shown) for shown in SHOWN])
+@pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: shown.name)
 @pytest.mark.usefixtures("desk")
 def test_commands_print_what_is_shown(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     CHECKS[shown.command.split()[0]](shown, capsys)
 
 
 def test_every_long_command_is_in_a_document() -> None:
-    assert {*LONG, *AT_NIGHT} - {shown.command for shown in SHOWN} == set()
+    assert {*LONG} - {shown.command for shown in SHOWN} == set()
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
@@ -435,17 +393,6 @@ def test_the_table_of_statements_agrees_with_the_registry() -> None:
     table = read("docs/verify.md").partition("## What is verified")[2]
     result = re.findall(r"^\| `([a-z0-9-]+)`[^|]*\| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)
     assert result == [(statement.id, statement.title, statement.source) for statement in statements().values()]
-
-
-def test_the_table_of_facts_is_up_to_date() -> None:
-    """``make facts`` prints the table, ``python -m tests.facts --write`` puts it into CONTRIBUTING.md."""
-    assert facts.table() in read("CONTRIBUTING.md")
-
-
-def test_words_in_blocks_and_printed_tables_are_not_counted() -> None:
-    text = "Two words.\n\n<!-- printed -->\n\n| a | table |\n\nand more\n```console\n$ theorems list\nout\n```\n"
-    assert facts.count_words(text) == 4
-    assert facts.count_words("| a | table |\n") == 2
 
 
 def test_the_table_of_rooms_lists_the_rooms_in_their_order() -> None:

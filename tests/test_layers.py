@@ -48,14 +48,10 @@ ENGINE = (
     "theorems.token_selection.figures",
     "theorems.explanations",
     "theorems.library",
-    "theorems.report",
-    "theorems.explore",
-    "theorems.site",
     "theorems.command",
     "attention_conformance.calls",
     "attention_conformance.claims",
     "attention_conformance",
-    "attention_conformance.scoreboard",
     "max_margin_theorems",
     "theorems",
 )
@@ -65,7 +61,6 @@ PARTS = {
     "theorems.counterexamples": "without",
     "theorems.benchmark": "faults",
     "theorems.figures": "gaps",
-    "theorems.explanations": "figures",
 }
 """By room: the attribute of a later paper's ``PAPER`` that names the paper's rooms just below this room."""
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Mapping
+from contextlib import chdir
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -14,9 +18,9 @@ import pytest
 
 from tests.places import ROOT
 from theorems import Verdict, gradient_flow
-from theorems.site.notebooks import NOTEBOOKS, read_notebook, run_notebook
+from theorems.figures.style import SETTINGS
 
-PATHS = {path.stem: path for path in sorted((ROOT / NOTEBOOKS).glob("*.ipynb"))}
+PATHS = {path.stem: path for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))}
 MOST_LINES = 40
 """Largest number of lines of code in a notebook, not counting empty lines."""
 Check = Callable[[dict[str, Any]], object]
@@ -156,6 +160,57 @@ CONCLUSIONS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
     }
 )
 """Sentences of each notebook, or parts of sentences, each with a check that it is true."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a notebook.
+
+    Attributes:
+        source: the content of the cell: Markdown or Python.
+        is_code: whether the content is Python.
+        pictures: the figures that running the cell drew, each as an SVG file.
+    """
+
+    source: str
+    is_code: bool
+    pictures: tuple[bytes, ...] = ()
+
+
+def read_notebook(path: Path) -> list[Cell]:
+    """Return the cells of a notebook (nbformat 4) without running them."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [Cell("".join(cell["source"]), cell["cell_type"] == "code") for cell in cells]
+
+
+def run_notebook(path: Path) -> tuple[list[Cell], dict[str, Any]]:
+    """Run the code cells of a notebook in order, and return all cells and the names that the code defined.
+
+    The code runs in its own namespace and in a temporary working directory. Exceptions that the code raises are not
+    caught.
+    """
+    import matplotlib
+    from matplotlib import pyplot
+
+    matplotlib.use("Agg")
+    settings: Any = SETTINGS
+    names: dict[str, Any] = {"__name__": "__main__"}
+    cells = read_notebook(path)
+    with TemporaryDirectory() as folder, chdir(folder), matplotlib.rc_context(settings):
+        for place, cell in enumerate(cells):
+            if cell.is_code:
+                exec(compile(cell.source, f"{path}, cell {place}", "exec"), names)
+                pictures = tuple(_picture(pyplot.figure(number)) for number in pyplot.get_fignums())
+                pyplot.close("all")
+                cells[place] = replace(cell, pictures=pictures)
+    return cells, names
+
+
+def _picture(figure: Any) -> bytes:
+    """Return a matplotlib figure as the bytes of an SVG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg")
+    return buffer.getvalue()
 
 
 def code_of(path: Path) -> list[str]:

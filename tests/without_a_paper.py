@@ -54,10 +54,9 @@ def delete_records(paper: str, root: Path) -> None:
         for path in (*root.glob(f"counterexamples/{id}-without-*.json"), *root.glob(f"tests/**/kept/{id}.json")):
             path.unlink()
     line = re.compile(rf"^\| `?({'|'.join(ids)})`? \|")
-    for name in ("constants", "verify"):
-        path = root / "docs" / f"{name}.md"
-        kept = [item for item in path.read_text(encoding="utf-8").splitlines(keepends=True) if not line.match(item)]
-        path.write_text("".join(kept), encoding="utf-8")
+    path = root / "docs" / "verify.md"
+    kept = [item for item in path.read_text(encoding="utf-8").splitlines(keepends=True) if not line.match(item)]
+    path.write_text("".join(kept), encoding="utf-8")
 
 
 def run_without(paper: str, arguments: Sequence[str]) -> int:

@@ -121,20 +121,12 @@ _IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
 _MODULE_OF = {name: module for module, name in _IMPORT.findall(Path(__file__).read_text(encoding="utf-8"))}
 """The module of each public name, as the imports above state it."""
 
-_FORMER = {"drawn": "draws", "rounded": "with_rounding"}
-"""Former public names, which work for one more version, and the present name of each."""
-
 __all__ = sorted(_MODULE_OF)
 
 if not TYPE_CHECKING:  # type checkers must report names other than those above
 
     def __getattr__(name: str) -> Any:
-        """Import and return the object with a public name; warn about a former name."""
-        if name in _FORMER:
-            from reference_attention.deprecation import warn_renamed
-
-            warn_renamed(f"theorems.{name}", f"theorems.{_FORMER[name]}")
-            return getattr(import_module(__name__), _FORMER[name])
+        """Import and return the object with a public name."""
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(_MODULE_OF[name]), name)

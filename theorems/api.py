@@ -46,8 +46,6 @@ cancellation |
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from generators.assumptions import Assumption, Finding
 from generators.case import Case
 from generators.direction_cases import direction_cases
@@ -55,7 +53,6 @@ from generators.joint_cases import joint_cases
 from generators.problems import cases
 from generators.subject import Subject
 from max_margin_theorems.papers import Paper
-from reference_attention.deprecation import warn_renamed
 from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
 from reference_attention.losses import loss_named
@@ -132,12 +129,3 @@ __all__ = [
     "weaken",
     "with_rounding",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Return :func:`with_rounding` under its former name, for one version."""
-        if name != "rounded":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        warn_renamed("theorems.api.rounded", "theorems.api.with_rounding")
-        return with_rounding

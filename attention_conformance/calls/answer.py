@@ -65,16 +65,14 @@ class OnKernel(Implementation):
         kernel: the :class:`attention_conformance.kernel.kernel.Kernel`.
         fail_fast: whether to stop trying all other capabilities (options, each checked as a statement) once a failing
             call falsifies one capability.
-        writes_tests: whether to write a test of the smallest failing call of each falsified capability.
     """
 
     kernel: Any = None
     fail_fast: bool = False
-    writes_tests: bool = True
 
     def in_format(self, name: str) -> OnKernel:
         """Return the implementation for tensors of the number format ``name``; an empty name changes nothing."""
         if not name or self.kernel.dtype == name:
             return self
         implementation: OnKernel = self.kernel.in_format(name).as_implementation()
-        return replace(implementation, fail_fast=self.fail_fast, writes_tests=self.writes_tests)
+        return replace(implementation, fail_fast=self.fail_fast)

@@ -89,12 +89,10 @@ class Alignment(StrEnum):
     """Query i sees keys up to i, as with PyTorch's ``is_causal``."""
     BOTTOM_RIGHT = "bottom-right"
     """Query i sees keys up to i + T − L, as in flash attention since 2.1: the last query sees all keys."""
-    BY_LONGER = "bottom-right, with more queries than keys at the top-left"
-    """Bottom-right for L ≤ T and top-left for L > T, as in MLX: every row sees a key."""
 
     def diagonal(self, L: int, T: int) -> int:
         """Return the index of the key at which the causal diagonal meets the row of the first query."""
-        return {Alignment.TOP_LEFT: 0, Alignment.BOTTOM_RIGHT: T - L, Alignment.BY_LONGER: max(T - L, 0)}[self]
+        return 0 if self is Alignment.TOP_LEFT else T - L
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,15 +129,9 @@ class AttentionCall(Subject):
             the row's diagonal.
         lse_upstream: dLoss/d(log-sum-exp), (B, H, L), if the log-sum-exp is differentiated, too.
         lengths: (B, 2), the numbers of queries and of keys of each batch entry; rows and keys after them are padding.
-        parts: number of parts into which the keys are cut, for a function that merges the results of attention on each
-            part; 0 for two halves.
         splits: number of splits into which the kernel itself should cut the keys; 0 lets the kernel choose.
         page: number of keys in a page of a cache whose pages lie in any order; 0 for a cache in one piece.
-        score_mod: (H, 3), numbers (a, b, c) for each head: the scaled product x of query i and key j is replaced by a x
-            + b (j − i) + c.
-        mask_mod: (B, H, 3), numbers (a, b, c) for each batch entry and head: query i sees key j if a j + b i ≤ c.
         descales: (3, B, G), factors by which the 8-bit numbers of query, key and value of each group are multiplied.
-        shared: whether values are the first columns of the keys, so that keys and values have a common gradient.
         alone: whether to call the kernel also on a single batch entry.
         exact: whether the numbers are such that a correct kernel, in any format, rounds nothing but the returned
             results.
@@ -173,13 +165,9 @@ class AttentionCall(Subject):
     slopes: Float64[np.ndarray, "B H"] | None = None
     lse_upstream: Float64[np.ndarray, "B H L"] | None = None
     lengths: Int[np.ndarray, "B 2"] | None = None
-    parts: int = 0
     splits: int = 0
     page: int = 0
-    score_mod: Float64[np.ndarray, "H 3"] | None = None
-    mask_mod: Int[np.ndarray, "B H 3"] | None = None
     descales: Float64[np.ndarray, "3 B G"] | None = None
-    shared: bool = False
     alone: bool = False
     exact: bool = False
     dtype: str = ""
@@ -232,7 +220,7 @@ class AttentionCall(Subject):
 
     def hides(self) -> bool:
         """Return whether an option hides keys."""
-        masks = (self.visible, self.bias, self.window, self.lengths, self.mask_mod)
+        masks = (self.visible, self.bias, self.window, self.lengths)
         return self.causal or any(mask is not None for mask in masks)
 
     def visibility(self, alignment: Alignment) -> Bool[np.ndarray, "B H L T"]:
@@ -243,15 +231,7 @@ class AttentionCall(Subject):
             visible &= self.visible
         if self.bias is not None:
             visible &= ~np.isneginf(self.bias)
-        if self.mask_mod is not None:
-            visible &= self._let_through(np.arange(L))
         return visible & self._near(np.arange(L), alignment)
-
-    def _let_through(self, rows: Int[np.ndarray, "L"]) -> Bool[np.ndarray, "B H L T"]:
-        """Return the mask of the keys that ``mask_mod`` lets the queries with the indices ``rows`` see."""
-        assert self.mask_mod is not None
-        a, b, c = np.moveaxis(self.mask_mod, -1, 0)[..., None, None]
-        return np.asarray(a * np.arange(self.sizes["T"]) + b * rows[:, None] <= c)
 
     def ahead(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Int[np.ndarray, "..."]:
         """Return each key's index minus the row's diagonal index: (rows, T), or (B, 1, rows, T) with ``lengths``."""
@@ -274,13 +254,6 @@ class AttentionCall(Subject):
             queries, keys = (n[:, None, None, None] for n in self.lengths.T)
             visible = visible & (rows[:, None] < queries) & (np.arange(self.sizes["T"]) < keys)
         return np.asarray(visible)
-
-    def part_of_key(self) -> Int[np.ndarray, "T"]:
-        """Return the index of each key's part, (T,): random (parts may be empty), or two halves if ``parts`` is 0."""
-        T = self.sizes["T"]
-        if not self.parts:
-            return (2 * np.arange(T) >= T + T % 2).astype(np.int64)
-        return np.random.default_rng((self.seed, self.parts)).integers(0, self.parts, T)
 
     @property
     def absent(self) -> Bool[np.ndarray, "B 1 L"]:
@@ -312,11 +285,8 @@ class AttentionCall(Subject):
             "sinks": None if self.sinks is None else self.sinks[heads],
             "slopes": None if self.slopes is None else self.slopes[np.ix_(np.asarray(batch), heads)],
             "lse_upstream": None if self.lse_upstream is None else self.lse_upstream[ix],
-            "score_mod": None if self.score_mod is None else self.score_mod[heads],
             "descales": None if self.descales is None else self.descales[:, batch][:, :, groups],
         }
-        if self.mask_mod is not None:
-            visible = visible & self._let_through(np.asarray(rows))[np.ix_(np.asarray(batch), heads)]
         return self.replace(
             query=self.query[ix],
             key=self.key[of_keys],
@@ -326,7 +296,6 @@ class AttentionCall(Subject):
             bias=None if self.bias is None else cut(self.bias),
             causal=False,
             window=None,
-            mask_mod=None,
             **further,
         )
 
@@ -338,11 +307,10 @@ MOST_WEIGHTS = 1 << 22
 PLAIN = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "placed", "upstream_memory", "mask_memory"),
     "mask_format",
-    *("state", "beyond", "wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact", "dtype"),
+    *("state", "beyond", "wants", "poison", "dropout", "splits", "page", "alone", "exact", "dtype"),
 )
 """The options that are not arrays."""
 AXES: Mapping[str, str] = MappingProxyType(
-    {"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"}
-    | {"score_mod": "H3", "mask_mod": "BH3", "descales": "3BG"}
+    {"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"} | {"descales": "3BG"}
 )
 """The axes of each option that is an array, except masks: sizes of the call as letters, and numbers."""

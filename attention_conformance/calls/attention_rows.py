@@ -117,16 +117,10 @@ class AttentionRows:
         """The logits cap(scale · q·k), (B, H, L, T), and the derivative cap', or None if cap' is 1 everywhere."""
         with self._as_the_kernel():
             raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
-            raw, factor = self._modify(raw)
             if not self.call.softcap:
-                return raw, factor
+                return raw, None
             tanh = np.tanh(raw / self.call.softcap)
-            slope = (1 - tanh) * (1 + tanh)
-            return tanh * self.call.softcap, slope if factor is None else slope * factor
-
-    def _modify(self, raw: Any) -> tuple[Any, Any]:
-        """Return ``raw`` (scale · q·k), which subclasses modify before the soft cap, and None for the derivative 1."""
-        return raw, None
+            return tanh * self.call.softcap, (1 - tanh) * (1 + tanh)
 
     @cached_property
     def logits(self) -> Any:

@@ -84,7 +84,7 @@ class _Drawing:
 
     @property
     def hides(self) -> bool:
-        return any(self.plan[name] != "none" for name in ("mask", "causal", "window", "mask mod"))
+        return any(self.plan[name] != "none" for name in ("mask", "causal", "window"))
 
     @property
     def must_be_square(self) -> bool:
@@ -173,6 +173,8 @@ class _Drawing:
             return products(sizes, seed)
         if kind == "moderate":
             return moderate(sizes, seed)
+        if kind == "blocks":
+            return blocks(sizes, seed)
         if kind == "sums" and not self.hides and sizes.T & (sizes.T - 1) == 0 and sizes.T > 1:
             return sums(sizes, seed)
         if kind in ("ranks", "sums") and sizes.E > 1:
@@ -298,6 +300,32 @@ def products(sizes: Sizes, seed: int) -> AttentionCall:
     key[..., 1] = 0.0
     key[..., 0] += 64.0 * 16  # the largest q·k overflows float16 if q or k is not scaled first
     return call.replace(query=query, key=key, scale=OF_PRODUCTS)
+
+
+BLOCK = 64
+"""The number of keys in a block of :func:`blocks`."""
+
+
+def blocks(sizes: Sizes, seed: int) -> AttentionCall:
+    """Build a call without rounding in which each row attends to the first two keys of a random block before its own.
+
+    These two keys have logits of 4096, all others at most 128 in absolute value, so that every weight is exactly 1, 1/2
+    or 0, with causality, too. A lost block changes all rows that attend to it. There are at most E blocks.
+    """
+    rng = np.random.default_rng(seed)
+    B, H, L, E = sizes.B, sizes.H, sizes.L, sizes.E
+    query = np.zeros((B, H, L, E))
+    key = rng.integers(-2, 3, (B, sizes.G, sizes.T, E)).astype(np.float64)
+    # A row's own block may lie behind the diagonal if L ≠ T.
+    most = np.minimum(np.maximum(np.arange(L) - 4, 0), sizes.T - 1) // BLOCK
+    chosen = rng.integers(0, most + 1, (B, H, L))
+    np.put_along_axis(query, chosen[..., None], 64.0, axis=-1)
+    for block in range((sizes.T - 1) // BLOCK + 1):
+        key[:, :, block * BLOCK : block * BLOCK + 2, block] = 64.0
+    value = rng.integers(-2, 3, (B, sizes.G, sizes.T, sizes.M)).astype(np.float64)
+    upstream = np.zeros((B, H, L, sizes.M))
+    upstream[..., 0] = rng.choice((-1.0, 1.0), (B, H, L))  # of a call of this size only a few rows are kept
+    return AttentionCall(query, key, value, upstream, exact=True, seed=seed)
 
 
 OF_PRODUCTS = 1 / 256

@@ -29,6 +29,7 @@ from attention_conformance.calls.rare_calls import (
     plans_of_rare_levels,
     plans_without_keys,
 )
+from attention_conformance.calls.tile_calls import tile_plans
 
 Plan = Mapping[str, str]
 """A level of each factor, by the factor's name."""
@@ -71,10 +72,7 @@ FACTORS = (
     Factor("lengths", _free("short", "keys", "queries", "both", "decode", "long")),
     Factor("relation", _free("L = T", "L < T", "L > T")),
     Factor("width", _free("narrow", "64", "128", "256", "block", "between")),
-    Factor(
-        "values",
-        MappingProxyType(dict.fromkeys(("same", "narrower", "wider"), "") | {"of keys": "shared-keys-values"}),
-    ),
+    Factor("values", _free("same", "narrower", "wider")),
     Factor("batch", _free("few", "many")),
     Factor("heads", _free("few", "many")),
     Factor("numbers", _free("integers", "normal", "saturated", "far", "growing", "ranks", "sums")),
@@ -102,11 +100,8 @@ FACTORS = (
     Factor("slopes", _with("alibi", "of heads", "of entries"), is_option=True),
     Factor("lse upstream", _with("log-sum-exp-gradient", "differentiated"), is_option=True),
     Factor("entries", _with("ragged-batch", "of own lengths", "some empty", neutral="whole"), is_option=True),
-    Factor("parts", _with("merged-parts", "three", "many", neutral="own"), is_option=True),
     Factor("splits", _with("splits", "1", "2", "3", "7", neutral="own"), is_option=True),
     Factor("pages", _with("paged-keys", "16", "64", "256"), is_option=True),
-    Factor("score mod", _with("score-mod", "affine"), is_option=True),
-    Factor("mask mod", _with("mask-mod", "affine"), is_option=True),
     Factor("descales", _with("fp8-descale", "of heads"), is_option=True),
     Factor("alone", _with("batch-invariance", "an entry"), is_option=True),
     Factor("poison", _with("hidden-keys", "hidden keys exchanged"), is_option=True),
@@ -157,11 +152,11 @@ def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]
 
 @lru_cache(maxsize=32)
 def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
-    """Return the plans that come before the first array: sizes of models, lengths just beyond blocks, rare levels.
+    """Return the plans before the first array: small calls, tiles, sizes of models, lengths beyond blocks, rare levels.
 
     Args:
         declares: the capabilities that the kernel declares.
-        seed: draws the lengths just beyond blocks.
+        seed: draws the lengths just beyond blocks, and combines tiles with options.
     """
     levels = {factor.name: factor.of(declares) for factor in FACTORS}
     beyond = plans_beyond_blocks(NEUTRAL_PLAN, levels, declares, np.random.default_rng((seed, 1)))
@@ -169,6 +164,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     # The index of a plan, counted from the end, seeds the plan's call: add new plans at the beginning.
     further = (
         *plans_of_small_calls(NEUTRAL_PLAN, levels, declares),
+        *tile_plans(NEUTRAL_PLAN, levels, declares, seed),
         *plans_of_calls_in_between(NEUTRAL_PLAN, levels),
         *plans_of_options_beyond_blocks(NEUTRAL_PLAN, levels),
         *plans_without_keys(NEUTRAL_PLAN, declares),

@@ -6,6 +6,7 @@ kernel is called in the number format of these arrays, or in the format that ``d
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from contextlib import suppress
@@ -35,17 +36,39 @@ NAMES_OF_MASK, NAME_OF_CAUSAL = ("mask", "attn_mask"), "is_causal"
 MASKS: Mapping[str, Any] = MappingProxyType({"visible": bool, "bias": np.float64})
 """The names of the two kinds of masks, each with the type of its entries."""
 ARRAYS = (*MASKS, *AXES)
+OF_KERNEL = ("kernel_dtype", "kernel_interface", "kernel_device")
+"""The names of the options of the run in which a saved call failed."""
+RECORD = ("case_of", "claim", *OF_KERNEL)
+"""The names in the file of a failing call besides the call: the statement, the claim, the options of the run."""
 
 
-def text_of(call: AttentionCall, **record: str) -> str:
-    """Return the call as JSON, with the entries of ``record`` added; :func:`call_of` reads back the same floats."""
+def _values_of(call: AttentionCall, record: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return the tensors and the options that the call uses by name, after the entries of ``record``."""
     values: dict[str, Any] = {key: value for key, value in record.items() if value}
     values |= {name: getattr(call, name) for name in TENSORS}
     for name in OPTIONS:
         value = getattr(call, name)
         if np.ndim(value) or name not in USUAL or value != USUAL[name]:
             values[name] = str(value) if isinstance(value, str) else value
+    return values
+
+
+def text_of(call: AttentionCall, **record: str) -> str:
+    """Return the call as JSON, with the entries of ``record`` added; :func:`call_of` reads back the same floats."""
+    values = _values_of(call, record)
     return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in values.items()) + "\n}\n"
+
+
+def npz_of(call: AttentionCall, **record: str | None) -> bytes:
+    """Return the call as the content of a .npz file, with the entries of ``record`` added, for :func:`call_of`.
+
+    Without the entry ``scale`` the call leaves the scale to the kernel.
+    """
+    file = io.BytesIO()
+    values: dict[str, Any] = {"seed": call.seed} | _values_of(call, record)
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in values.items() if value is not None}
+    np.savez(file, **arrays)
+    return file.getvalue()
 
 
 def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
@@ -55,7 +78,7 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
         InvalidInput: unknown names, missing tensors, shapes that do not fit together.
     """
     known = (*TENSORS, *NAMES_OF_MASK, NAME_OF_CAUSAL, *OPTIONS)
-    unknown = sorted({*values} - {*known, "case_of", "claim"})
+    unknown = sorted({*values} - {*known, *RECORD})
     if unknown:
         raise InvalidInput(
             f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], known)} A call has the names {', '.join(known)}."
@@ -64,8 +87,11 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
     if missing:
         raise InvalidInput(f"{name}: {missing[0]} is missing; a call has {', '.join(REQUIRED)}.")
     values = _in_own_names(values)
-    if dtype := _dtype_of(values):
-        values = {"scale": None, "name": name} | values | {"dtype": dtype}
+    is_saved = "case_of" in values
+    if dtype := "" if is_saved and "dtype" not in values else _dtype_of(values):
+        values = {"name": name} | values | {"dtype": dtype}
+    if dtype or is_saved:
+        values = {"scale": None} | values
     query = checked_array("query", numbers(values["query"]), ("B", "H", "L", "E"))
     B, H, L, E = query.shape
     has_upstream = "upstream" in values
@@ -88,8 +114,6 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
         if array_name in values:
             array = checked_array(array_name, numbers(values[array_name]), tuple(size_of_axis[axis] for axis in axes))
             options[array_name] = _lengths(array, L, key.shape[2]) if array_name == "lengths" else array
-            if array_name == "mask_mod":
-                options[array_name] = array.astype(np.int64)
     return AttentionCall(query, key, value, upstream, **options)
 
 
@@ -167,13 +191,13 @@ def _option(name: str, value: Any) -> Any:
     value = value.tolist() if isinstance(value, np.ndarray) else value
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     whole = number and isinstance(value, int)
-    if name in ("causal", "log_sum_exp", "exact", "poison", "shared", "alone"):
+    if name in ("causal", "log_sum_exp", "exact", "poison", "alone"):
         fits, expected = isinstance(value, bool), "true or false"
     elif name == "scale":
         fits, expected = value is None or number, "a finite number, or null for the kernel's own"
     elif name == "softcap":
         fits, expected = number and value >= 0, "a finite number that is not negative"
-    elif name in ("seed", "parts", "splits", "page", "beyond"):
+    elif name in ("seed", "splits", "page", "beyond"):
         fits, expected = whole and value >= 0, "a whole number that is not negative"
     elif name == "window":
         fits = isinstance(value, list | tuple) and len(value) == 2 and all(type(size) is int for size in value)

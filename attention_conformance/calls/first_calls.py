@@ -11,7 +11,7 @@ from attention_conformance.calls.attention_call import LONG_STATES, Memory
 
 SINGLE = (
     *("numbers", "group", "scale", "mask", "columns", "rows", "causal", "window", "softcap", "log-sum-exp", "dropout"),
-    *("sinks", "slopes", "lse upstream", "entries", "parts", "splits", "pages", "score mod", "mask mod", "descales"),
+    *("sinks", "slopes", "lse upstream", "entries", "splits", "pages", "descales"),
     *("alone", "poison", "values", "memory", "placed", "upstream", "mask memory", "state", "wants"),
 )
 """Factors of which each level occurs in a small call without any other option."""
@@ -19,10 +19,7 @@ LEFT_OUT = ("normal", "ranks", "sums", "narrower", "wider", *LONG_STATES)
 """Levels that occur in no small call of their own: they need many keys or other widths, take long, or occur anyway."""
 OF_MASKS = ("columns", "rows", "poison", "mask memory")
 """Factors of masks, whose calls have a mask of all four axes."""
-PAIRED = (
-    *("group", "mask", "window", "softcap", "sinks", "slopes", "entries", "pages", "score mod", "mask mod"),
-    "descales",
-)
+PAIRED = (*("group", "mask", "window", "softcap", "sinks", "slopes", "entries", "pages", "descales"),)
 """Factors whose second level also occurs together with causality, and together with grouped heads."""
 GROUPED = {"heads": "4/2", "group": "grouped"}
 """Levels of a call with four query heads and two key heads."""
@@ -52,7 +49,7 @@ def plans_of_small_calls(
     for name in PAIRED:
         for level in levels[name][1:2]:
             paired = {**usual, **_further_levels(name, level)[0], name: level}
-            if "causal" in levels["causal"] and name != "mask mod":
+            if "causal" in levels["causal"]:
                 yield {**paired, "causal": "causal"}
             if "grouped" in levels["group"] and name != "group":
                 yield {**paired, **GROUPED}
@@ -71,14 +68,12 @@ def _further_levels(name: str, level: str) -> Sequence[Mapping[str, str]]:
             return [GROUPED if level == "grouped" else {"heads": "4/1"}]
         case "pages":  # more than two pages
             return [{"relation": "L < T", "lengths": f"5x{2 * int(level) + 3}"}]
-        case "parts" | "splits" | "alone":  # long sums
+        case "splits" | "alone":  # long sums
             return [{"relation": "L < T", "lengths": "5x67"}]
         case "entries" if level == "some empty":
             return [{"empty": "queries"}, {"empty": "keys"}]
         case "dropout":
             return [{**DRAWN, "share": "0.25"}, {**DRAWN, "share": "0.5"}]
-        case "values":
-            return [DRAWN]
         case "placed":
             return [{"memory": Memory.TRANSPOSED}]
     return [{}]

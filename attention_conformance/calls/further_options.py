@@ -1,4 +1,4 @@
-"""Options of a call beyond masks, such as sinks, linear biases, lengths, parts, caches and tensors of 8 bits.
+"""Options of a call beyond masks, such as sinks, linear biases, lengths, caches and tensors of 8 bits.
 
 Each option is a factor (property of a call) of :mod:`attention_conformance.calls.call_space`, drawn from a random
 generator of its own.
@@ -13,12 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from attention_conformance.calls.attention_call import AttentionCall, Memory
-from attention_conformance.calls.further_tensors import (
-    with_descales,
-    with_mask_mod,
-    with_score_mod,
-    with_values_in_keys,
-)
+from attention_conformance.calls.further_tensors import with_descales
 
 Draw = Callable[[str], np.random.Generator]
 APART = 4096.0
@@ -35,12 +30,6 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
     """
     if plan["descales"] != "none" and not call.dropout:
         call = with_descales(call, rng("descales"))
-    if plan["values"] == "of keys" and not call.dropout:
-        call = with_values_in_keys(call)
-    if plan["score mod"] != "none":
-        call = with_score_mod(call, rng("score mod"))
-    if plan["mask mod"] != "none":
-        call = with_mask_mod(call, rng("mask mod"))
     if plan["entries"] != "whole" and not _is_with_masks(call):
         call = _with_lengths(call, plan, rng("entries"))
     if plan["sinks"] != "none":
@@ -54,7 +43,6 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
     if plan["lse upstream"] != "none" and not _is_without_lse_gradient(call):
         call = _with_lse_upstream(call, rng("lse upstream"))
     return call.replace(
-        parts={"own": 0, "three": 3, "many": 6}[plan["parts"]],
         splits=0 if plan["splits"] == "own" else int(plan["splits"]),
         page=0 if plan["pages"] == "none" else int(plan["pages"]),
         alone=plan["alone"] != "none" and call.sizes["B"] > 1 and not call.dropout,
@@ -67,7 +55,7 @@ def _is_without_lse_gradient(call: AttentionCall) -> bool:
 
 
 def _is_with_masks(call: AttentionCall) -> bool:
-    masks = (call.visible, call.bias, call.mask_mod)
+    masks = (call.visible, call.bias)
     return any(mask is not None for mask in masks) or call.dropout > 0 or call.is_large
 
 

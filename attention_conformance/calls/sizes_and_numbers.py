@@ -28,6 +28,9 @@ class Numbers(StrEnum):
     """Logits around −10⁵ that are close to each other: a correct result depends only on their differences."""
     GROWING = "growing"
     """Increasing logits, so that a running maximum grows at every step."""
+    TILES = "tiles"
+    """Values of ±4 that change their sign only between blocks of keys, of 64, 128 or 256 by column: a lost block moves
+    outputs far."""
 
 
 @dataclass(frozen=True)
@@ -67,4 +70,8 @@ def tensors(sizes: Sizes, numbers: Numbers, seed: int) -> AttentionCall:
         query[..., 0], key[..., 0] = 512.0, -256.0
     elif numbers is Numbers.GROWING:
         query[..., 0], key[..., 0] = 16.0, np.arange(sizes.T) / 4
+    elif numbers is Numbers.TILES:
+        blocks = np.arange(sizes.T)[:, None] // (64 << np.arange(sizes.M) % 3)
+        signs = rng.choice((-4.0, 4.0), (sizes.B, sizes.G, int(blocks.max()) + 1, sizes.M))
+        value = np.take_along_axis(signs, np.broadcast_to(blocks, value.shape), axis=2)
     return AttentionCall(query, key, value, upstream, seed=seed)

@@ -22,8 +22,6 @@ from theorems.core.equality import equal
 from theorems.core.tolerances import EXACT
 
 OUTPUT = "output-is-attention"
-MERGED = "merged-parts"
-"""The capability of functions that merge the results of an attention kernel on parts of the keys."""
 SLIGHT = 2.0**-60
 """The allowed error of weights in calls without rounding.
 
@@ -43,8 +41,7 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
     """
     kernel = under_test.kernel
     rounded_call = kernel.in_own_numbers(call)
-    parts = max(2, rounded_call.parts) if MERGED in kernel.declares else 0
-    rows = FurtherRows(rounded_call, kernel.numbers, kernel.alignment, skips=kernel.skips_below, parts=parts)
+    rows = FurtherRows(rounded_call, kernel.numbers, kernel.alignment, skips=kernel.skips_below)
     if rounded_call.descales is not None:
         # Kernels add products of 8-bit numbers in float32, and store results in 16 bits.
         return replace(rows, numbers=FORMATS["float32"], stored=FORMATS["bfloat16"], coarse=True)

@@ -17,7 +17,6 @@ from attention_conformance.calls.call_builder import attended_rows
 from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import (
     GRADIENTS,
-    MERGED,
     OUTPUT,
     rows_of,
     same,
@@ -44,7 +43,6 @@ NO_GRADIENT = "rows-without-upstream-add-nothing"
 DROPPED = "each-weight-is-kept-or-dropped"
 IGNORED = "parameters-have-an-effect"
 SHARE = "share-of-dropped-weights"
-NEUTRAL = "parts-that-see-nothing"
 NOT_POSITIVE = "causal-with-a-scale-not-above-zero"
 WITHOUT_KEYS = "no-keys-give-zeros-or-nan"
 NAN_OF_SCALE = "NaN where the formula has numbers"
@@ -163,9 +161,6 @@ def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None
         convention = convention_of(rows, answer)
         rows = convention.rows
         yield "empty-rows", convention.claim
-        if rows.parts and answer.log_sum_exp is not None:
-            zeros = [answer.output[empty].ravel(), np.exp(answer.log_sum_exp[empty])]  # (0, −∞)
-            yield MERGED, same_bits(NEUTRAL, np.concatenate(zeros), np.zeros(sum(map(len, zeros))))
     if _is_scaled_while_hidden(rows.call):
         of_scale = yield from _hidden_keys_under_scale(rows, answer)
         if of_scale.any():
@@ -244,7 +239,6 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         rows,
         call=rows.call.part(rows.alignment, batch, groups, places),
         places=rows.call.ahead(np.asarray(places), rows.alignment),
-        from_start=np.arange(sizes["T"]) - np.asarray(places)[:, None],
     )
     of_nan = groups_of_nan(rows, answer.output)[of_keys]
     yield from _of_rows(part_of_rows, replace(answer, **part), of_nan)

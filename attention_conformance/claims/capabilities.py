@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import COMPILED, AttentionCall, Memory, State
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
 from attention_conformance.claims.call_claims import (
@@ -15,21 +17,27 @@ from attention_conformance.claims.call_claims import (
     DROPPED,
     GRADIENT_CLAIMS,
     IGNORED,
-    NEUTRAL,
     NO_GRADIENT,
     NOT_POSITIVE,
     SHARE,
     SINK_GRADIENT,
     WEIGHTS,
     WITHOUT_KEYS,
+    examine,
 )
 from attention_conformance.claims.empty_rows import EMPTY
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS, SETTINGS_UNCHANGED, UNCHANGED
 from attention_conformance.claims.second_calls import ALONE, REDRAWN, RESCALED, UNLIKE
 from theorems.bounded.formats import FORMATS
+from theorems.core.claim import Claim
+from theorems.core.under_test import Refused
 
+SCALED_DOWN = 1.5
+"""Queries that become smaller by more than this factor were scaled down (by 2 or more), and not only rounded."""
 COARSER = tuple(FORMATS)[1:]
 """The number formats in which a kernel is checked besides its finest format."""
+TRIED = "tried"
+"""The value in ``--json`` of a number format in which the kernel is tried; other formats have a reason why not."""
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
     {OUTPUT: "on every call in which a row sees a key", WEIGHTS: "where the kernel returns weights"}
@@ -91,6 +99,36 @@ class Capability:
         if about:
             return about == self.name or (claim in self.own and self.is_on(call))
         return claim in self.agrees and (self.is_base or self.is_on(call))
+
+    def claims_on(self, call: AttentionCall, under_test: OnKernel) -> Iterator[Claim]:
+        """Yield the capability's claims about a call of a kernel, in the capability's number format if it has one.
+
+        Raises:
+            Refused: the call was captured from a model, and the kernel does not take it unchanged.
+        """
+        if call.dtype:
+            _check_captured(call, under_test.kernel)
+        claims = examine(call, under_test.in_format(self.format))
+        return (claim for about, claim in claims if self.has(call, about, claim.name))
+
+
+def _check_captured(call: AttentionCall, kernel: Any) -> None:
+    """Refuse a captured call that would have to be adapted to the kernel, as generated calls are.
+
+    Raises:
+        Refused: the kernel lacks an option of the call, or does not take the call's sizes or numbers.
+    """
+    lacking = next((name for name in options_on(call) if name not in kernel.complete.declares), None)
+    if lacking == "default-scale":
+        raise Refused("the kernel has no default scale; save scale, which is 1 if the logits are not scaled")
+    if lacking is not None:
+        raise Refused(f"the call needs {lacking}, for which the kernel has no parameter")
+    given = kernel.in_own_numbers(call)
+    if given.sizes != call.sizes:
+        sizes = ", ".join(f"{axis} = {size}" for axis, size in given.sizes.items() if size != call.sizes[axis])
+        raise Refused(f"the kernel does not take calls of these sizes; save a call with {sizes}")
+    if np.max(np.abs(given.query)) < np.max(np.abs(call.query)) / SCALED_DOWN:
+        raise Refused(f"products of queries and keys may overflow in {kernel.dtype}; give --dtype float32")
 
 
 def _lie_otherwise(call: AttentionCall) -> bool:
@@ -306,32 +344,6 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         own=MappingProxyType({EMPTY: "where an entry has queries that see no key"}),
     ),
     Capability(
-        "shared-keys-values",
-        "Values that are columns of the keys (MLA)",
-        "the first columns of the keys are the values; the gradient there is dK + dV",
-        """Keys of width E hold values of width M in their first M columns, as the latent cache of multi-head latent
-        attention does: logits are of all E columns, o of the first M. The gradient of the keys is dK of the logits,
-        with dV added to its first M columns.""",
-        lambda call: call.shared,
-    ),
-    Capability(
-        "score-mod",
-        "Functions of scores",
-        "affine functions of the score and the positions of query and key, one per head, and their derivatives",
-        """The logit is a function of (score, entry, head, query, key): here a · score + b (j − i) + c, with a, b and c
-        of the query's head, i and j counted from 0. dz is multiplied by a on its way to dQ and dK; with a = 0 these are
-        zero.""",
-        lambda call: call.score_mod is not None,
-    ),
-    Capability(
-        "mask-mod",
-        "Functions that hide keys",
-        "a half-plane of visible pairs (query, key), drawn for each head and batch entry",
-        """A key is seen where a function of (entry, head, query, key) is true: here where a j + b i ≤ c with integers
-        a, b, c of the entry and the query's head, alone or with other options that hide keys, forward and backward.""",
-        lambda call: call.mask_mod is not None,
-    ),
-    Capability(
         "fp8-descale",
         "Factors of tensors of 8 bits",
         "a factor for each group of heads of a batch entry; halved data and doubled factors give the same bits",
@@ -368,17 +380,6 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         """A table names the pages in which keys and values lie. Rows are the same as with a cache in one piece,
         whatever the order of the pages and the contents of other pages and of the places after the last key.""",
         lambda call: call.page > 0,
-    ),
-    Capability(
-        "merged-parts",
-        "Parts merged by log-sum-exp",
-        "results on the parts of any partition of the keys merge to the result on all keys; (0, −∞) is neutral",
-        """Keys are cut into parts, in any way, and some have none. Each part has its output o_p and
-        l_p = log Σ e^{z_t} over its keys. Merged, the parts give l = log Σ_p e^{l_p} and o = Σ_p e^{l_p − l} o_p,
-        the results on all keys, and their gradients. A part that sees no key is (0, −∞) and changes nothing; parts that
-        are all of this kind merge to (0, −∞), not to NaN.""",
-        lambda call: call.parts > 0,
-        own=MappingProxyType({NEUTRAL: "where no part sees a key"}),
     ),
     Capability(
         "dropout",
@@ -442,7 +443,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         own=MappingProxyType(
             {RETURNS: "on every call", UNCHANGED: "on every call"}
             | {name: when for name, when in AGREEMENT.items() if name != NO_GRADIENT}
-            | dict.fromkeys(("log-sum-exp", EMPTY, SINK_GRADIENT, BIAS_GRADIENT, DROPPED, SHARE, NEUTRAL), "likewise")
+            | dict.fromkeys(("log-sum-exp", EMPTY, SINK_GRADIENT, BIAS_GRADIENT, DROPPED, SHARE), "likewise")
         ),
         agrees=MappingProxyType({}),
     ),
@@ -492,6 +493,11 @@ def _in_format(name: str) -> Capability:
 
 CAPABILITIES: tuple[Capability, ...] = (*_IN_EVERY_FORMAT, *map(_in_format, COARSER))
 """All capabilities, in the order of the report."""
+
+
+def capability_of(id: str) -> Capability:
+    """Return the capability that the statement ``id`` is about."""
+    return next(capability for capability in CAPABILITIES if f"kernel-{capability.name}" == id)
 
 
 def options_on(call: AttentionCall) -> Iterator[str]:

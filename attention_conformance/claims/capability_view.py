@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.claims.call_claims import About
 from attention_conformance.claims.call_shrinker import work_of
-from attention_conformance.claims.capabilities import CAPABILITIES, Capability
-from attention_conformance.claims.statements import capability_of
+from attention_conformance.claims.capabilities import CAPABILITIES, Capability, capability_of
 from attention_conformance.claims.trials import PAIRS, Trial, Trials, owns, reduce_to, trials_of
 from theorems.core.check import Outcome, check, error_outcome, sentence
 from theorems.core.claim import Claim, Verdict
@@ -40,32 +40,36 @@ class View:
     @property
     def capability(self) -> Capability:
         """The capability of the statement."""
-        return capability_of(self.statement)
+        return capability_of(self.statement.id)
 
     def outcomes(self, examples: int) -> Iterator[tuple[Outcome, AttentionCall]]:
         """Yield each outcome with its call; a falsified outcome comes with the smallest failing call.
 
-        A call is left out if it also fails without the option of this capability.
+        A call is left out if it also fails without the option of this capability. If most calls are left out, the last
+        outcome is inconclusive.
         """
-        has_outcome = False
+        decided = left_out = 0
         numbered = self.trials.about(self.capability, examples)
         while not self._is_stopped and (pair := next(numbered, None)) is not None:
             number, trial = pair
             outcome = self._outcome(number, trial)
             if outcome is not None:
-                has_outcome = True
+                decided += 1
                 yield outcome
+            elif self._claims(trial):
+                left_out += 1
             falsified = outcome is not None and outcome[0].verdict is Verdict.FALSIFIED
             if self.trials.under_test.fail_fast and not self.trials.blamed and not falsified:
                 self.trials.blamed = self._blame_for(number, trial)
         if self._is_stopped:
             reason = f"stopped by --fail-fast: a call fails, see {', '.join(self.trials.blamed)}"
             yield Outcome(Verdict.INCONCLUSIVE, reason=reason, touched=TOUCHED), self.trials.latest.call
-        elif not has_outcome and self.elsewhere:
+        elif left_out > decided and self.elsewhere:
             _, claim, smallest = self.elsewhere[0]
-            blamed = self._names_to_blame(self.elsewhere[0])
-            reason = f"every call also fails without this option: see {', '.join(blamed)}"
-            yield Outcome(Verdict.NOT_APPLICABLE, reason=f"{claim}: {reason}", touched=TOUCHED), smallest
+            blamed = ", ".join(self._names_to_blame(self.elsewhere[0]))
+            count = f"{left_out} of {left_out + decided} calls"
+            reason = f"{claim}: {count} also fail without this option: see {blamed}"
+            yield Outcome(Verdict.INCONCLUSIVE, reason=reason, touched=TOUCHED), smallest
 
     @property
     def _is_stopped(self) -> bool:
@@ -82,9 +86,7 @@ class View:
         if trial.broke is not None:
             outcome = error_outcome(self.statement, trial.broke)
             return Outcome(outcome.verdict, (), outcome.reason, outcome.error, TOUCHED), call
-        claims_of_capability = [
-            (about, claim) for about, claim in trial.claims if self.capability.has(call, about, claim.name)
-        ]
+        claims_of_capability = self._claims(trial)
         if not claims_of_capability or self._follows_from_another(number, trial):
             return None
         # Report the kernel's own scale only once.
@@ -105,6 +107,10 @@ class View:
             reason = f"{undecided.name}: {undecided.undecided}" if undecided.undecided else sentence(undecided)
             return Outcome(Verdict.INCONCLUSIVE, claims, reason, touched=TOUCHED), call
         return Outcome(Verdict.UPHELD, claims, touched=TOUCHED), call
+
+    def _claims(self, trial: Trial) -> list[About]:
+        """Return the claims about the trial's call that belong to this capability."""
+        return [(about, claim) for about, claim in trial.claims if self.capability.has(trial.call, about, claim.name)]
 
     def _follows_from_another(self, number: int, trial: Trial) -> bool:
         """Return whether the call disagrees with the formula although this capability claims no agreement.
@@ -170,6 +176,6 @@ class View:
 
 def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel) -> View:
     """Return the view of a capability on a kernel's calls; in a coarser format they cover only pairs of options."""
-    capability = capability_of(statement)
+    capability = capability_of(statement.id)
     examples = min(examples, PAIRS) if capability.format else examples
     return View(statement, trials_of(under_test.in_format(capability.format), examples, seed))

@@ -146,7 +146,7 @@ class Trials:
         original = trial.call
         others = (self._build_another(trial.plan, f"{number} {k}") for k in range(OTHERS))
         # Negating query and key gives other numbers with the same logits.
-        mirrored = [] if original.shared else [original.replace(query=-original.query, key=-original.key)]
+        mirrored = [original.replace(query=-original.query, key=-original.key)]
         for other in (*mirrored, *small, *others):
             reduced = reduce_to(other, original)
             if self.falsifies(reduced.replace(state=State.ONCE), about, claim):
@@ -184,13 +184,13 @@ class Trials:
 
     def _plan(self, number: int) -> Plan:
         if number < 0:
-            plan: Plan = self.under_test.kernel.taken.plan(self._fixed[number])
+            plan: Plan = self._fixed[number]
             return plan
         if number >= len(self._plans):
             kernel = self.under_test.kernel
             of_arrays = plans(kernel.complete.declares, self.seed, self.strength)
             first_plans = islice(of_arrays, self._enough_plans(number))
-            self._plans = [kernel.taken.plan(plan) for plan in first_plans]
+            self._plans = [*first_plans]
         return self._plans[number]
 
     def _enough_plans(self, number: int) -> int:

@@ -10,61 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attention_conformance.interfaces.flash import FLASH, FLASH_KVCACHE, FLASH_VARLEN, MLA
-from attention_conformance.interfaces.flashinfer import FLASHINFER
-from attention_conformance.interfaces.flex import FLEX
+from attention_conformance.interfaces.flash import FLASH, FLASH_KVCACHE, FLASH_VARLEN
 from attention_conformance.interfaces.hf import HF
-from attention_conformance.interfaces.inferred_interface import BY_NAME
 from attention_conformance.interfaces.interface import Interface, Parameters
-from attention_conformance.interfaces.libraries import (
-    EQUINOX,
-    FLAX,
-    JAX,
-    KERAS,
-    MLX,
-    ONNXRUNTIME,
-    PLAIN,
-    SDPA,
-    TRANSFORMER_ENGINE,
-    TRITON,
-    XFORMERS,
-)
-from attention_conformance.interfaces.merge_functions import COMBINE, MERGE_STATE
-from attention_conformance.interfaces.packed_sequences import NESTED
+from attention_conformance.interfaces.libraries import JAX, PLAIN, SDPA
+from attention_conformance.interfaces.parameter_names import LSE, is_pytorchs
 
 INTERFACES: Mapping[str, Interface] = MappingProxyType(
     {
         interface.name: interface
         for interface in (
-            MERGE_STATE,
-            COMBINE,
-            MLA,
-            FLEX,
-            EQUINOX,
-            FLAX,
-            KERAS,
             JAX,
-            TRANSFORMER_ENGINE,
-            FLASHINFER,
             FLASH_KVCACHE,
             FLASH_VARLEN,
-            XFORMERS,
-            ONNXRUNTIME,
             HF,
-            TRITON,
             SDPA,
-            MLX,
             FLASH,
             PLAIN,
-            NESTED,
-            BY_NAME,
         )
     }
 )
 """The interfaces by name, in the order in which :func:`recognise` tries them: the most specific interfaces come first.
 
-Every kernel that no earlier interface fits has the interface ``plain``; interfaces after ``plain`` are used only if the
-option ``--interface`` names them.
+Every kernel that no earlier interface fits has the interface ``plain``.
 """
 
 ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
@@ -85,3 +53,19 @@ def recognise(parameters: Parameters) -> Interface:
         for interface in INTERFACES.values()
         if not interface.known_by or any(names <= has for names in interface.known_by)
     )
+
+
+OF_FLASH = frozenset({"softmax_scale", "window_size", *LSE})
+"""Parameters that only flash-attn's functions have; ``causal`` alone may belong to any function."""
+
+
+def is_told(interface: Interface, parameters: Parameters) -> bool:
+    """Return whether the parameters' names alone tell how to call a kernel of this interface."""
+    if interface is PLAIN:
+        return False
+    if interface is SDPA and not is_pytorchs(parameters) and [*parameters][:3] != ["query", "key", "value"]:
+        return False
+    if interface is FLASH and not OF_FLASH & {*parameters}:
+        return False
+    further = [name for name in parameters if name != "**"][interface.by_place :]
+    return all(name in interface.options for name in further)

@@ -1,4 +1,4 @@
-"""The interfaces of flash-attn's and FlashMLA's functions: padded tensors, paged caches, sequences without padding.
+"""The interfaces of flash-attn's functions: padded tensors, paged caches, sequences without padding.
 
 Appending new keys to a cache and rotary embeddings are not tested. Axes: B batch entries, L queries, H heads, E columns
 of a query.
@@ -6,16 +6,13 @@ of a query.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.calls.further_tensors import with_values_in_keys
 from attention_conformance.interfaces.interface import (
     GIVEN,
     Interface,
@@ -40,13 +37,11 @@ from attention_conformance.interfaces.parameter_names import (
     in_own_dtype,
     usual,
 )
-from attention_conformance.interfaces.signature_reading import Reading
-from attention_conformance.kernel.sizes import FLASH_MLA
+from attention_conformance.interfaces.reading import Reading
 from attention_conformance.kernel.torch_import import torch
 
 OPTIONS: dict[str, Option] = (
     usual("softmax_scale causal window_size softcap deterministic dropout_p qv pack_gqa sm_margin")
-    | usual("score_mod mask_mod aux_tensors full_block_cnt mask_block_cnt block_sparse_tensors")
     | usual(" ".join(LSE))
     | {**FURTHER, "attention_chunk": neutral_option(0)}
 )
@@ -59,7 +54,7 @@ FLASH = library(
     "(q, k, v, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, return_lse=False) on (B, L, H, E)",
     ("softmax_scale", "window_size", "causal", *LSE),
     OPTIONS,
-    Reading(axes="BLHE", returned_axes="BLHE"),
+    Reading(axes="BLHE"),
     found_out=("grouped-heads",),
 )
 """The interface of flash-attn's ``flash_attn_func``, in all versions."""
@@ -82,6 +77,8 @@ def _call(
 # ---- caches ----------------------------------------------------------------------------------------------------------
 
 TABLES = ("block_table", "page_table")
+PAGE = 16
+"""The number of keys in a page, for a kernel that takes only caches cut into pages, if the call has no pages."""
 
 
 def _lengths_of_keys(request: Request) -> torch.Tensor:
@@ -94,9 +91,10 @@ def _put_with_cache(kernel: Callable[..., Any], request: Request, has: Parameter
     query, key, value = request.lengths_first
     keys = _lengths_of_keys(request)
     options["cache_seqlens"] = keys.to(torch.int32)
-    if request.page:
-        key, table = in_pages(key, request.page, keys, request.seed)
-        value, _ = in_pages(value, request.page, keys, request.seed)
+    required = any(has.get(name) is Mark.REQUIRED for name in TABLES)
+    if page := request.page or (PAGE if required else 0):
+        key, table = in_pages(key, page, keys, request.seed)
+        value, _ = in_pages(value, page, keys, request.seed)
         options[first_in(TABLES, has)] = table
     output, lse = _call(kernel, (query, key, value), request, has, options)
     return Returned(swap_axes(output), lse)
@@ -125,61 +123,6 @@ FLASH_KVCACHE = Interface(
     expressible=_with_all_queries,
 )
 """The interface of flash-attn's ``flash_attn_with_kvcache``, which reads keys and values from a cache."""
-
-PAGE = 64
-"""The number of keys in a page, for a kernel that takes only caches cut into pages, if the call has no pages."""
-SCHEDULES = ("tile_scheduler_metadata", "num_splits")
-"""Parameters that take a plan made in advance by FlashMLA's scheduler; if they are None, the kernel plans itself."""
-LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(
-    usual("softmax_scale causal is_fp8_kvcache indices attn_sink topk_length extra_k_cache")
-    | {
-        "head_dim_v": option_of("shared-keys-values"),
-        "cache_seqlens": option_of("ragged-batch"),
-        "block_table": option_of("paged-keys"),
-    }
-    | usual(" ".join(LSE))
-    | dict.fromkeys(SCHEDULES, GIVEN)
-)
-
-
-def _put_latent(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    query, cache, value = request.lengths_first
-    if not request.shared:
-        # The cache gets the values as its first columns and the keys after them; queries are 0 in the values' columns,
-        # so that the logits depend only on the keys.
-        cache = torch.cat([value, cache], dim=-1)
-        query = torch.nn.functional.pad(query, (value.shape[-1], 0))
-        scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
-        request = replace(request, scale=scale)
-    keys = _lengths_of_keys(request)
-    page = request.page or (PAGE if has.get("block_table") is Mark.REQUIRED else 0)
-    if page:
-        cache, options["block_table"] = in_pages(cache, page, keys, request.seed)
-    options["cache_seqlens"] = keys.to(torch.int32)
-    options["head_dim_v"] = value.shape[-1]
-    options |= {name: None for name in SCHEDULES if has.get(name) is Mark.REQUIRED}
-    output, lse = _call(kernel, (query, cache), request, has, options, LATENT_OPTIONS)
-    return Returned(swap_axes(output), lse)
-
-
-def _with_latent_values(call: AttentionCall) -> AttentionCall:
-    call = _with_all_queries(call)
-    return with_values_in_keys(call) if call.shared else call
-
-
-MLA = Interface(
-    "mla",
-    "(q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale=None, causal=False) on (B, L, H, E)",
-    (frozenset({"head_dim_v"}),),
-    LATENT_OPTIONS,
-    _put_latent,
-    by_place=2,
-    found_out=("grouped-heads", "log-sum-exp"),
-    expressible=_with_latent_values,
-    sizes=(FLASH_MLA,),
-)
-"""The interface of FlashMLA's ``flash_mla_with_kvcache``: one cache holds keys whose first columns are the values."""
-
 
 # ---- sequences without padding ---------------------------------------------------------------------------------------
 

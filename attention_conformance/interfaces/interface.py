@@ -13,10 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.kernel.sizes import Taken
 from attention_conformance.kernel.torch_import import torch
 
 
@@ -61,13 +58,7 @@ class Request:
         sinks: (H,), for each head the logit of an additional key with value 0.
         slopes: (B, H), the slopes of ALiBi, a penalty proportional to the distance of key and query.
         lengths: (B, 2), the numbers of queries and keys of each batch entry; further rows are padding.
-        parts: (T,), for kernels that merge attention on parts of the keys: the index of each key's part; by default
-            the first and the second half of the keys.
-        number_of_parts: the number of parts, some of which may have no key.
-        score_mod: (H, 3), numbers (a, b, c) per head: the score x of query i and key j becomes a x + b (j − i) + c.
-        mask_mod: (B, H, 3), numbers (a, b, c) for each batch entry and head: query i sees key j if a j + b i ≤ c.
         descales: (3, B, G), factors by which query, key and value, which then have 8 bits, are to be multiplied.
-        shared: whether values are the first columns of the keys.
         alone: whether the kernel has to return the same bits for a batch entry as in a call on only that entry.
         splits: the number of splits into which the kernel should cut the keys; 0 lets the kernel choose.
         page: the number of keys in a page; 0 for no pages.
@@ -90,12 +81,7 @@ class Request:
     sinks: torch.Tensor | None = None
     slopes: torch.Tensor | None = None
     lengths: torch.Tensor | None = None
-    parts: torch.Tensor | None = None
-    number_of_parts: int = 2
-    score_mod: torch.Tensor | None = None
-    mask_mod: torch.Tensor | None = None
     descales: torch.Tensor | None = None
-    shared: bool = False
     alone: bool = False
     splits: int = 0
     page: int = 0
@@ -178,7 +164,6 @@ class Interface:
         of_effect: capabilities that need no keyword: a kernel has such a capability if its result changes when a call
             uses it.
         expressible: a function from a call to the nearest call that the signature can express.
-        sizes: sizes at which a kernel that refuses the usual sizes is tried.
     """
 
     name: str
@@ -190,7 +175,6 @@ class Interface:
     found_out: tuple[str, ...] = ()
     of_effect: tuple[str, ...] = ()
     expressible: Callable[[AttentionCall], AttentionCall] = same
-    sizes: tuple[Taken, ...] = ()
 
     def call(self, kernel: Callable[..., Any], request: Request, has: Parameters) -> Returned:
         """Call a kernel, whose parameters are ``has``, for the request, and return the results."""
@@ -253,15 +237,6 @@ def first_of(returned: Any) -> tuple[Any, Any]:
     if not isinstance(returned, tuple | list):
         return returned, None
     return returned[0], returned[1] if len(returned) > 1 else None
-
-
-def with_one_mask(call: AttentionCall) -> AttentionCall:
-    """Return the call with all heads masked as the first head is."""
-
-    def of_first(mask: Any) -> Any:
-        return mask if mask is None or np.ndim(mask) < 4 else mask[:, :1]
-
-    return call.replace(visible=of_first(call.visible), bias=of_first(call.bias))
 
 
 def with_mask_or_causal(call: AttentionCall) -> AttentionCall:

@@ -1,19 +1,12 @@
-"""Packing of sequences of different lengths, one after another or as nested tensors, and of caches into pages.
+"""Packing of sequences of different lengths, one after another, and of caches into pages.
 
 Axes: B batch entries, L queries, T keys, H heads, G heads of keys and values, E columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import MappingProxyType
-from typing import Any
-
 import numpy as np
 
-from attention_conformance.interfaces.interface import UNTESTED, Interface, Parameters, Request, Returned, option_of
-from attention_conformance.interfaces.libraries import names_in
-from attention_conformance.interfaces.parameter_names import arguments, usual
 from attention_conformance.kernel.torch_import import torch
 
 BEYOND = 1e4
@@ -61,36 +54,3 @@ def in_pages(x: torch.Tensor, size: int, lengths: torch.Tensor | None, seed: int
     pages = x.new_full((total, size, *x.shape[2:]), BEYOND)
     pages = pages.index_copy(0, order, padded.reshape(-1, size, *x.shape[2:]))
     return pages, order.reshape(B, each).to(torch.int32)
-
-
-NESTED_OPTIONS = MappingProxyType(
-    usual("scale enable_gqa attn_mask") | {"is_causal": option_of("causal", neutral=False), "dropout_p": UNTESTED}
-)
-
-
-def _put_nested(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    B, _, L, _ = request.query.shape
-    lengths = (None, None) if request.lengths is None else request.lengths.unbind(dim=1)
-    query, key, value = request.lengths_first
-    (q, starts_q, _), (k, starts_k, _) = pack(query, lengths[0]), pack(key, lengths[1])
-    v, *_ = pack(value, lengths[1])
-    # Keys and values share a tensor of starts, by which PyTorch knows that their sequences have equal lengths.
-    at = starts_q.long(), starts_k.long()
-    nested = (torch.nested.nested_tensor_from_jagged(x, at[n]).transpose(1, 2) for x, n in ((q, 0), (k, 1), (v, 1)))
-    options |= arguments(names_in(NESTED_OPTIONS, has), request, has)
-    output = kernel(*nested, **options).transpose(1, 2).values()
-    return Returned(unpack(output, (B, L), lengths[0]).transpose(1, 2))
-
-
-NESTED = Interface(
-    "nested",
-    "(query, key, value, is_causal=False, scale=None, enable_gqa=False) on nested tensors (B, H, L, E)",
-    (),
-    NESTED_OPTIONS,
-    _put_nested,
-    found_out=("causal", "grouped-heads", "ragged-batch"),
-)
-"""The interface of PyTorch's ``scaled_dot_product_attention`` on nested tensors with jagged layout.
-
-A kernel's parameters do not show whether it takes nested tensors, so the user must give ``--interface nested``.
-"""

@@ -18,34 +18,21 @@ ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "query": ("query", "q", "queries", "xq", "query_states", "query_layer"),
         "key": ("key", "k", "keys", "xk", "key_states", "key_layer"),
         "value": ("value", "v", "values", "xv", "value_states", "value_layer"),
-        "packed": ("qkv", "kv"),
         "mask": (
             *("attn_mask", "mask", "attention_mask", "atten_mask", "attn_bias", "bias", "ab", "pse", "b"),
             *("attention_bias", "key_padding_mask", "padding_mask", "key_mask"),
         ),
         "causal": ("is_causal", "causal", "use_causal_mask", "use_causal"),
         "scale": ("scale", "sm_scale", "softmax_scale", "scaling", "scale_value"),
-        "layout": ("layout", "tensor_layout", "input_layout", "qkv_format", "qkv_layout", "tensor_format"),
-        "heads": ("head_num", "num_heads", "n_heads", "heads", "nheads", "n_head"),
-        "groups": ("kv_n_heads", "num_key_value_heads", "num_kv_heads", "n_kv_heads"),
         "grouped": ("enable_gqa",),
         "dropout": ("dropout_p", "dropout", "dropout_rate", "p_dropout", "drop_rate", "attn_drop"),
-        "training": ("training",),
         "window": ("window_size",),
         "softcap": ("softcap", "logits_soft_cap", "attn_logits_soft_cap", "logit_cap", "soft_cap"),
         "lse": (
             *("return_lse", "return_softmax_lse", "compute_log_sumexp", "return_residuals", "need_lse", "output_lse"),
             "return_attn_probs",
         ),
-        "weights": (
-            *("need_weights", "needs_weights", "return_weights", "return_softmax", "output_attentions"),
-            "return_attn_probs",
-        ),
-        "out": ("out", "o", "output"),
-        "upcast": ("upcast", "upcast_attention"),
-        "dtype": ("dtype", "compute_dtype"),
         "deterministic": ("deterministic",),
-        "module": ("module",),
     }
 )
 """The parameter names that suggest each role; the surest name comes first."""
@@ -118,27 +105,24 @@ def arguments(names: Mapping[str, str], request: Request, has: Parameters) -> di
         request: the request.
         has: the kernel's parameters with their defaults.
     """
-    query, key = request.query, request.key
-    always = {"heads": query.shape[1], "groups": key.shape[1], "dtype": query.dtype}
     values = {
         "scale": request.scale,
         "causal": request.causal,
         "window": None if request.window is None else _window(request.window, has.get(names.get("window", ""))),
         "softcap": request.softcap,
         "dropout": request.dropout,
-        "training": bool(request.dropout),
         "deterministic": request.deterministic,
         "grouped": request.groups > 1,
         "lse": request.log_sum_exp,
     }
-    given: dict[str, Any] = {names[role]: value for role, value in always.items() if role in names}
+    given: dict[str, Any] = {}
     for role, value in values.items():
         name = names.get(role)
         if name is None:
             continue
         required = has.get(name) is Mark.REQUIRED
         if role == "scale" and value is None and required:
-            value = query.shape[-1] ** -0.5
+            value = request.query.shape[-1] ** -0.5
         if value or (role == "scale" and value is not None) or (required and role in _TOLD):
             given[name] = 1 if value is True and type(has.get(name)) is int else value  # some flags are 0 or 1
     return given | _further_arguments(request, has)

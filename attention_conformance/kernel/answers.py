@@ -115,10 +115,6 @@ def request_of(
         **tensors,
         **{name: getattr(call, name) for name in AS_THEY_ARE},
         lengths=None if call.lengths is None else torch.tensor(call.lengths, device=kernel.device),
-        parts=torch.tensor(call.part_of_key(), device=kernel.device),
-        number_of_parts=call.parts or 2,
-        score_mod=None if call.score_mod is None else kernel.tensor(call.score_mod),
-        mask_mod=None if call.mask_mod is None else torch.tensor(call.mask_mod, device=kernel.device),
         descales=None if call.descales is None else torch.tensor(call.descales, device=kernel.device).float(),
         deterministic=call.state in (State.TWICE, State.MANY),
         boolean=BOOLEAN in kernel.declares and call.seed % 2 == 0,
@@ -127,7 +123,7 @@ def request_of(
 
 AS_THEY_ARE = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "dropout"),
-    *("shared", "alone", "splits", "page", "seed"),
+    *("alone", "splits", "page", "seed"),
 )
 """The names of the attributes that a request takes from a call without changing them."""
 

@@ -26,6 +26,9 @@ def suit_call(kernel: Any, call: AttentionCall) -> AttentionCall:
     if kernel.dtype not in HALF:  # kernels take masks in another format only with half-precision queries
         call = call.replace(mask_format="")
     call = kernel.taken.fit(kernel.interface.expressible(call), quartic=kernel.fixed_scale and call.exact)
+    own_scale = 1.0 if kernel.reading is None else kernel.reading.own_scale
+    if own_scale != 1 and call.scale is not None:
+        call = call.replace(scale=own_scale, exact=False)
     if not kernel.fixed_scale or call.scale is None:
         return call
     # If E is a power of four, 1/√E is a power of two: a call that kernels compute without rounding remains one.

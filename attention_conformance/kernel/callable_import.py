@@ -64,22 +64,9 @@ def import_callable(source: str) -> Callable[..., Any]:
         value = getattr(value, part)
     if path == MODEL and inspect.isclass(value):
         value = _model(value, imported, source)
-    return callable_of(value, source)
-
-
-def callable_of(value: Any, name: str) -> Callable[..., Any]:
-    """Return the object ``value``, or for an object with methods ``plan`` and ``run`` a function that calls them.
-
-    Raises:
-        InvalidInput: the object cannot be called, or is a class without the methods ``plan`` and ``run``.
-    """
-    is_planned = callable(getattr(value, "plan", None)) and callable(getattr(value, "run", None))
-    if is_planned and (inspect.isclass(value) or not callable(value)):
-        adapter = importlib.import_module("attention_conformance.kernel.plan_and_run")  # imports torch
-        planned: Callable[..., Any] = adapter.on_one_request(value, name)
-        return planned
-    check_callable(value, name)
-    return value
+    check_callable(value, source)
+    checked: Callable[..., Any] = value
+    return checked
 
 
 def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:

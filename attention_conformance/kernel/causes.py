@@ -121,9 +121,6 @@ WITHOUT: Mapping[str, Callable[[AttentionCall], AttentionCall]] = MappingProxyTy
         "sinks": _off(sinks=None),
         "log-sum-exp-gradient": _off(lse_upstream=None),
         "ragged-batch": _off(lengths=None),
-        "shared-keys-values": _off(shared=False),
-        "score-mod": _off(score_mod=None),
-        "mask-mod": _off(mask_mod=None),
         "fp8-descale": _off(descales=None),
         "splits": _off(splits=0),
         "paged-keys": _off(page=0),
@@ -133,7 +130,7 @@ WITHOUT: Mapping[str, Callable[[AttentionCall], AttentionCall]] = MappingProxyTy
     }
 )
 """For each capability, a function that returns the call without using the capability."""
-HIDING = ("causal", "boolean-mask", "additive-mask", "window", "ragged-batch", "mask-mod", "empty-rows")
+HIDING = ("causal", "boolean-mask", "additive-mask", "window", "ragged-batch", "empty-rows")
 OF_CLAIMS: Mapping[str, str] = MappingProxyType(
     {
         "rows-that-see-nothing": "hidden logits are a large finite number in place of −∞, or the backward pass follows"

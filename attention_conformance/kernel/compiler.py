@@ -20,7 +20,7 @@ SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
 )
 """The compiler's settings: raise errors instead of running uncompiled code; ignore sizes seen in other processes."""
-OTHERS = ("jax", "keras", "flax", "equinox", "mlx", "onnxruntime", "tinygrad", "tensorflow")
+OTHERS = ("jax", "tinygrad", "tensorflow")
 """Libraries whose kernels ``torch.compile`` cannot compile; the interface, a prefix or imports show their use."""
 
 

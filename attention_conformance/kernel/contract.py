@@ -72,7 +72,8 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     has |= _further_gradients(kernel, has)
     kernel = kernel.replace(declares=frozenset(has), skips_below=float(getattr(kernel.call, SKIPS, 0.0)))
     by = {"causal": True} if "causal-rectangle" in has else {"window": (1, 0)} if "window" in has else None
-    alignment = _alignment(kernel, by) if by else None
+    told = kernel.reading.alignment if kernel.reading is not None and not kernel.taken.equal else ""
+    alignment = Alignment(told) if told and by else _alignment(kernel, by) if by else None
     if alignment is None:
         return kernel.replace(declares=frozenset(has - {"causal-rectangle"}))
     return kernel.replace(alignment=alignment)
@@ -227,10 +228,10 @@ def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
 
     A kernel with a fixed scale gets only calls that do not state a scale.
     """
-    if "scale" in has or kernel.interface.name == "plain":
-        return kernel
-    if kernel.fixed_scale:  # small calls found it together with the meaning of the parameters
+    if kernel.fixed_scale:  # a decorator or simple calls told it
         has.add("default-scale")
+        return kernel
+    if "scale" in has or kernel.interface.name == "plain" or (kernel.reading is not None and kernel.reading.told):
         return kernel
     call = small_call()
     output, own = (kernel.output(kernel.in_own_numbers(x)) for x in (call, call.replace(scale=None)))

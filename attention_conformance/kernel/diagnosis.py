@@ -1,11 +1,13 @@
-"""The explanation of a failing call: where and by how much the kernel's results are wrong, why, and a failing test."""
+"""The explanation of a failing call: where and by how much the kernel's results are wrong, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
+from typing import Any
 
 from attention_conformance.calls.answer import Answer, OnKernel, attend
 from attention_conformance.calls.attention_call import REPEATS, AttentionCall
@@ -19,50 +21,31 @@ from attention_conformance.claims.call_claims import (
     WITHOUT_KEYS,
     with_dropped_weights,
 )
+from attention_conformance.claims.capabilities import Capability
 from attention_conformance.claims.empty_rows import convention_of
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS
 from attention_conformance.claims.second_calls import ALONE, REDRAWN, RESCALED, UNLIKE
-from attention_conformance.claims.statements import capability_of
 from attention_conformance.kernel.causes import cause_of
-from attention_conformance.kernel.reproducer import numbers_of, reproducer
 from attention_conformance.kernel.trace import QUANTITIES, Entry, Trace, entry_of
-from attention_conformance.reproduction.tensors import MANY, with_drawn_numbers
 from theorems.core.claim import Verdict
-from theorems.core.statement import Statement
-from theorems.core.under_test import Explanation, Refused
+from theorems.core.under_test import Refused
 
 
-def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
-    """Return a line on how the kernel fails on a call, and the source of a failing test if tests are to be written.
+def diagnose(capability: Capability, call: AttentionCall, under_test: OnKernel) -> str:
+    """Return a line on how the kernel fails a capability on a call; empty if the call passes this time.
 
-    The kernel is called again, as often as the statement calls it. If the call passes this time, the line and the test
-    are empty, and a reason is returned instead of the test.
+    The kernel is called again, as often as the claims require. Its number format is that in which it fails.
     """
-    trace = trace_failure(statement, call, under_test)
+    trace = trace_failure(capability, call, under_test)
     if trace is None:
-        return Explanation(no_test="called again, the kernel is right: its results depend on earlier calls")
-    line = _line(statement, trace, under_test)
-    if not under_test.writes_tests:
-        return Explanation(line)
-    if numbers_of(trace.call) > MANY:
-        other, lines = with_drawn_numbers(call)
-        trace_of_drawn = trace_failure(statement, other, under_test) if lines else None
-        if trace_of_drawn is not None:
-            test, _ = reproducer(trace_of_drawn.replace(drawn=lines), _line(statement, trace_of_drawn, under_test))
-            if test:
-                return Explanation(line, test)
-    return Explanation(line, *reproducer(trace, line))
+        return ""
+    return f"kernel-{capability.name}: {'; '.join(filter(None, (_where(trace), cause_of(trace, under_test))))}."
 
 
-def _line(statement: Statement, trace: Trace, under_test: OnKernel) -> str:
-    cause = cause_of(trace, under_test.in_format(capability_of(statement).format))
-    return f"{statement.id}: {'; '.join(filter(None, (_where(trace), cause)))}."
+def trace_failure(capability: Capability, call: AttentionCall, under_test: OnKernel) -> Trace | None:
+    """Return the call that falsifies the first falsified claim, and all claims that it falsifies.
 
-
-def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
-    """Return the calls up to the first falsified claim, and all claims that the last of them falsifies.
-
-    Return None if no claim of the statement is falsified.
+    Return None if no claim of the capability is falsified.
     """
     calls: list[AttentionCall] = []
     answers: list[Answer | None] = []
@@ -75,22 +58,20 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
 
     falsified: list[str] = []
     at = 0
-    try:
-        for claim in statement.conclusion(call, under_test.replace(under_test.name, {attend: record})):
+    with suppress(Refused):
+        recording: Any = under_test.replace(under_test.name, {attend: record})
+        for claim in capability.claims_on(call, recording):
             if claim.verdict is Verdict.FALSIFIED and at in (0, len(calls)):
                 at = len(calls)
                 falsified.append(claim.name)
-    except Refused:
-        pass
     if not falsified:
         return None
-    assert statement.kernel is not None
-    capability = statement.kernel.capability
     # The last call of the claims on hidden keys has NaN in hidden keys; its results are not compared with correct ones.
-    compares = capability != "hidden-keys" and WITHOUT_KEYS not in falsified
-    rows = None if not compares else _rows(calls[at - 1], answers[at - 1], under_test)
-    trace = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
-    return trace.replace(entries=tuple(_entries(trace)))
+    compares = capability.name != "hidden-keys" and WITHOUT_KEYS not in falsified
+    failing, answer = calls[at - 1], answers[at - 1]
+    rows = _rows(failing, answer, under_test) if compares else None
+    entries = tuple(_entries(rows, answer, falsified))
+    return Trace(capability.name, under_test.kernel, failing, answer, tuple(falsified), entries, rows)
 
 
 def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
@@ -107,16 +88,16 @@ def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> F
     return convention_of(rows, answer).rows if (rows.empty & ~rows.call.absent).any() else rows
 
 
-def _entries(trace: Trace) -> Iterator[Entry]:
+def _entries(rows: FurtherRows | None, answer: Answer | None, falsified: Sequence[str]) -> Iterator[Entry]:
     """Yield the kernel's numbers and the correct numbers for each falsified claim that compares them."""
-    if trace.rows is None:
+    if rows is None or answer is None:
         return
-    if EACH_TIME in trace.falsified:
-        yield from _entries_of_others(trace.rows, trace.answer)
+    if EACH_TIME in falsified:
+        yield from _entries_of_others(rows, answer)
         return
-    for name in trace.falsified:
+    for name in falsified:
         if name in QUANTITIES:
-            yield entry_of(name, trace.rows, trace.answer)
+            yield entry_of(name, rows, answer)
 
 
 def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:

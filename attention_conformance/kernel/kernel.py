@@ -27,9 +27,8 @@ import numpy as np
 from attention_conformance.calls.answer import Answer, attend
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
 from attention_conformance.interfaces import ALWAYS, INTERFACES
-from attention_conformance.interfaces.inferred_interface import interface_of
 from attention_conformance.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
-from attention_conformance.interfaces.signature_reading import Reading
+from attention_conformance.interfaces.reading import Reading, interface_of
 from attention_conformance.kernel.answers import answer_to, request_of
 from attention_conformance.kernel.call_adaptation import in_numbers_of, suit_call
 from attention_conformance.kernel.callable_import import import_callable
@@ -82,7 +81,7 @@ class Kernel:
         device: the device of the tensors in calls.
         accounts: how each parameter is treated in the tests, see
             :class:`attention_conformance.kernel.parameters.Account`.
-        reading: the meaning of the signature, if it was inferred from small calls.
+        reading: the meaning of the signature, if a decorator or simple calls told it.
         coarser: the number formats, coarser than that of ``dtype``, in which the kernel is also tried.
         not_tried: for each coarser format in which the kernel is not tried, the reason.
         operators: PyTorch's attention operators that the kernel calls, by number format, as far as they are observed.
@@ -169,8 +168,6 @@ class Kernel:
             return "the statement needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
             return f"the bounds of {self.computes_in} cannot decide the statement: large logits have no digits there"
-        if not use.capability and self.taken.one_head:
-            return f"the kernel takes only {self.taken}"
         if not use.capability and self.taken.keys > 1:
             return f"the kernel takes only numbers of keys that are multiples of {self.taken.keys}"
         if not use.capability and self.fixed_scale and not is_power_of_four(self.taken.width(4, quartic=True)):

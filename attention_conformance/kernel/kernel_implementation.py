@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from attention_conformance.calls.answer import OnKernel, attend
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.claims.capability_view import view_of
-from attention_conformance.claims.statements import capability_of
+from attention_conformance.claims.capabilities import capability_of
 from attention_conformance.kernel.diagnosis import diagnose
 from attention_conformance.kernel.queried_kernel import QueriedKernel
 from attention_conformance.kernel.report import describe_kernel, hints
@@ -18,13 +17,9 @@ from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from generators.case import Case
 from generators.subject import Subject
 from reference_attention.risk import risk, scaled_gradient, softmax_weights
-from theorems.core.check import Outcome
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import KernelUse
-from theorems.core.statement import Statement
-from theorems.core.under_test import Explanation, KernelDescription
-from theorems.run.identity import digest_of_file
-from theorems.run.verify import seed_of
+from theorems.core.under_test import KernelDescription
 
 KERNEL_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "weights": softmax_weights,
@@ -64,6 +59,8 @@ class KernelImplementation(OnKernel):
 
     def identity(self) -> str:
         """Return the kernel's name, its dtype, and a digest of the file that defines it."""
+        from theorems.run.identity import digest_of_file  # check_call does not need it
+
         call = self.kernel.call
         try:
             file = call.file if isinstance(call, RemoteKernel) else inspect.getsourcefile(call) or ""
@@ -73,21 +70,25 @@ class KernelImplementation(OnKernel):
         return f"{self.kernel.name} {self.kernel.dtype} {digest_of_file(file) or 'built in'}{fail_fast}"
 
     def outcomes(
-        self, statement: Statement, examples: int, seed: int, part: int
-    ) -> Iterator[tuple[Outcome, AttentionCall]] | None:
+        self, statement: Any, examples: int, seed: int, part: int
+    ) -> Iterator[tuple[Any, AttentionCall]] | None:
         """Return the outcomes of a capability on calls, or None if the statement is no capability of kernels.
 
         The calls are made once for all capabilities, and each capability looks at the same answers.
         """
         if statement.kernel is None or not statement.kernel.capability:
             return None
+        from attention_conformance.claims.capability_view import view_of  # check_call does not need it, nor Hypothesis
+        from theorems.run.verify import seed_of
+
         return view_of(statement, examples, seed_of("calls", seed, part) % 2**32, self).outcomes(examples)
 
-    def explain(self, statement: Statement, case: Subject) -> Explanation:
-        """Return where and by how much the results of a failing call are wrong, a likely reason, and a failing test."""
+    def explain(self, statement: Any, case: Subject) -> str:
+        """Return where and by how much the results of a failing call are wrong, and a likely reason."""
         if not isinstance(case, AttentionCall):
-            return Explanation()
-        return diagnose(statement, case, self.in_format(capability_of(statement).format))
+            return ""
+        capability = capability_of(statement.id)
+        return diagnose(capability, case, self.in_format(capability.format))
 
     def hints(self) -> Sequence[str]:
         """Return a sentence for each frequent mistake of kernels that this kernel seems to have."""

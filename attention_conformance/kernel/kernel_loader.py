@@ -9,7 +9,8 @@ decide whether the kernel's numbers are correct.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -17,11 +18,12 @@ import numpy as np
 
 from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
-from attention_conformance.interfaces import INTERFACES, recognise
-from attention_conformance.interfaces.inferred_interface import BY_NAME, interface_of
+from attention_conformance.interfaces import INTERFACES, is_told, recognise
+from attention_conformance.interfaces.declaration import ATTRIBUTE, check_names, decorator_to_paste
 from attention_conformance.interfaces.interface import Interface, Parameters, parameters_of
-from attention_conformance.kernel.adapter import adapter_to_paste
-from attention_conformance.kernel.callable_import import LIBRARIES, MODEL, SIGNATURE, callable_of, import_callable
+from attention_conformance.interfaces.libraries import names_in
+from attention_conformance.interfaces.reading import Reading, interface_of, reading_of
+from attention_conformance.kernel.callable_import import MODEL, SIGNATURE, check_callable, import_callable
 from attention_conformance.kernel.compiled_answer import with_compiler
 from attention_conformance.kernel.contract import small_call, with_capabilities
 from attention_conformance.kernel.gradient_sums import queries_to_a_sum
@@ -29,8 +31,8 @@ from attention_conformance.kernel.kernel import DTYPES, Kernel
 from attention_conformance.kernel.limits import with_taken_sizes, with_wide_sizes
 from attention_conformance.kernel.operators import attention_operators
 from attention_conformance.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
-from attention_conformance.kernel.reading_choice import find_reading, is_better, may_be_read_otherwise
-from attention_conformance.kernel.sizes import LAYOUTS
+from attention_conformance.kernel.simple_calls import convention_of
+from attention_conformance.kernel.sizes import LAYOUTS, Layout
 from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel, remote_kernel
 from reference_attention.errors import InvalidInput
@@ -73,7 +75,8 @@ def kernel_of(call: Callable[..., Any], dtype: str | None = None, **options: Any
         InvalidInput: the callable is no kernel.
     """
     name = getattr(call, "__qualname__", None) or type(call).__name__
-    return probe(callable_of(call, name), name, "", dtype, **options)
+    check_callable(call, name)
+    return probe(call, name, "", dtype, **options)
 
 
 def probe(
@@ -107,56 +110,86 @@ def probe(
     if dtype not in (None, AUTO, *DTYPES):
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
     if isinstance(call, RemoteKernel):
-        parameters, type_name = call.parameters, call.type_name
+        parameters, told, type_name = call.parameters, call.told, call.type_name
     else:
-        parameters, type_name = parameters_of(call), type(call).__name__
+        parameters, told, type_name = parameters_of(call), getattr(call, ATTRIBUTE, None), type(call).__name__
     # A module of KernelBench uses PyTorch's scale, 1/√E.
     is_model = interface is None and type_name == MODEL and len(parameters) == 3
     chosen = _interface("sdpa" if is_model else interface, parameters)
     bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device))
-    if chosen is BY_NAME:
-        by_reading = _read(bare, dtype)
-        if by_reading is None:
-            raise InvalidInput(
-                f"--attention: {name} returns the output's shape for no known order of axes; give {SIGNATURE}."
-            )
-        return _complete(by_reading, dtype, deep=deep, compiles_later=compiles_later)
-    try:
-        kernel: Kernel | InvalidInput = _as_it_is_known(bare, dtype)
-    except InvalidInput as error:
-        kernel = error
-    if interface is None and source.partition(":")[0] not in LIBRARIES and may_be_read_otherwise(kernel):
-        by_reading = _read(bare, dtype)
-        if by_reading is not None and is_better(by_reading, kernel):
-            kernel = by_reading
-    if isinstance(kernel, InvalidInput):
-        raise kernel
+    if interface is None and told is not None:
+        try:
+            check_names(told, parameters, name)
+        except InvalidInput as error:
+            raise InvalidInput(f"--attention: {error}") from None
+        kernel = _as_it_is_known(_read_as(bare, reading_of(told, parameters)), dtype)
+    elif interface is not None or is_told(chosen, parameters):
+        kernel = _as_it_is_known(bare, dtype, LAYOUTS if chosen.name == "plain" else LAYOUTS[:2])
+    else:
+        kernel = _confirmed(bare, dtype)
     return _complete(kernel, dtype, deep=deep, compiles_later=compiles_later)
 
 
-def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
-    """Return the kernel, called as parameter names and small calls suggest; None if no such call gives an output."""
-    for format_name in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
-        candidate = find_reading(bare.replace(dtype=format_name, computes_in=format_name))
-        if candidate is None or candidate.off > 1:
-            continue
+OWN_NAMES = (("query", "keys", "values"), ("query", "key", "value"))
+"""Parameters that tell all: if no convention fits the results of such a kernel, it is wrong."""
+
+
+def _read_as(bare: Kernel, reading: Reading) -> Kernel:
+    """Return the kernel, called as ``reading`` says."""
+    taken = replace(bare.taken, equal=reading.equal)
+    return bare.replace(interface=interface_of(reading), reading=reading, fixed_scale=reading.fixed_scale, taken=taken)
+
+
+def _confirmed(bare: Kernel, dtype: str | None) -> Kernel:
+    """Return the kernel, called by the convention that simple calls confirm.
+
+    Raises:
+        InvalidInput: the kernel takes no call, or no convention fits although the names leave its reading open; in
+            the latter case the message ends with the decorator to paste.
+    """
+    chosen, parameters = bare.interface, bare.parameters
+    refusal = (
+        f"--attention: the names of the parameters of {bare.name} do not tell how it is called, and its results in"
+        " simple calls fit neither attention with the scale 1/√E nor with 1, causal or not."
+    )
+    last, convention = bare, None
+    for layouts in (LAYOUTS[:2], LAYOUTS[2:]) if chosen.name == "plain" else (LAYOUTS[:2],):
         try:
-            return _as_it_is_known(
-                bare.replace(
-                    interface=interface_of(candidate.reading),
-                    reading=candidate.reading,
-                    alignment=candidate.alignment,
-                    fixed_scale=candidate.reading.fixed_scale,
-                ),
-                dtype,
-            )
-        except InvalidInput:
+            last = _as_it_is_known(bare, dtype, layouts)
+        except InvalidInput as error:
+            refusal = refusal if last is not bare else str(error)
             continue
-    return None
+        convention = convention_of(last)
+        if convention is not None:
+            break
+    if convention is None and last is bare:
+        raise InvalidInput(refusal)
+    if convention is None and tuple(parameters) in OWN_NAMES:
+        return last
+    if convention is None:
+        raise InvalidInput(f"{refusal}\n{_asks_for_decorator(last)}")
+    kernel = last
+    if convention.causal:
+        axes, names = "BLHE" if chosen.name == "flash" else "BHLE", names_in(chosen.options, parameters)
+        fixed = convention.scale is None and "scale" not in names
+        equal = kernel.taken.equal
+        reading = Reading(tuple(parameters), axes, names, always_causal=True, fixed_scale=fixed, equal=equal)
+        return _as_it_is_known(_read_as(bare, reading), dtype, (kernel.layout,))
+    if chosen.name == "plain" and convention.scale is None:
+        return _as_it_is_known(bare.replace(fixed_scale=True), dtype, (kernel.layout,))
+    return kernel
 
 
-def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
-    """Return the kernel called by its recognised interface, in the first dtype and layout of tensors that it takes.
+def _asks_for_decorator(kernel: Kernel) -> str:
+    lengths = "equal" if kernel.taken.equal else "any"
+    return (
+        "Put this above it, with a word in place of each '...', as docs/kernels.md explains:\n\n"
+        + decorator_to_paste(kernel.parameters, lengths)
+    )
+
+
+def _as_it_is_known(bare: Kernel, dtype: str | None, layouts: Sequence[Layout] = LAYOUTS[:2]) -> Kernel:
+    """Return the kernel called by its interface, in the first dtype and the first of ``layouts`` that it takes.
 
     Raises:
         InvalidInput: the kernel takes no dtype; the message is about the layout of tensors with which the kernel passes
@@ -164,11 +197,11 @@ def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
     """
     chosen = bare.interface
     if bare.reading is None:
-        _refuse_what_nobody_knows(chosen, bare.parameters, bare.name, bare.source)
+        _refuse_what_nobody_knows(chosen, bare.parameters, bare.name)
     variants = [
         bare.replace(dtype=format_name, layout=layout, computes_in=format_name)
         for format_name in (DTYPES if dtype in (None, AUTO) else [str(dtype)])
-        for layout in (LAYOUTS if chosen.name == "plain" else LAYOUTS[:2])
+        for layout in layouts
     ]
     refusals: list[tuple[int, str]] = []
     last_dtype = variants[0].dtype
@@ -196,19 +229,18 @@ def _interface(name: str | None, parameters: Parameters) -> Interface:
     return INTERFACES[name]
 
 
-def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name: str, source: str) -> None:
+def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name: str) -> None:
     """Refuse a kernel with a required parameter that its interface does not know.
 
     Raises:
-        InvalidInput: the kernel has such a parameter; the message contains the source of an adapter to paste.
+        InvalidInput: the kernel has such a parameter.
     """
     unknown = interface.unknown_parameters(parameters)
     if unknown:
         parameter_names = f"parameter{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
         raise InvalidInput(
             f"--attention: {name} has to be given its {parameter_names}, which interface {interface.name} does not"
-            " know; paste this into a file my_adapter.py, fill it in, and give --attention my_adapter.py:attention.\n\n"
-            + adapter_to_paste(source or name, parameters)
+            " know; give a function of query, key and value that calls it."
         )
 
 

@@ -22,7 +22,6 @@ class KernelSource(UnderTest):
     Attributes:
         source, dtype, interface, device, deep: as in :func:`attention_conformance.kernel.kernel_loader.probe`.
         fail_fast: whether to stop trying all other capabilities once a failing call falsifies one capability.
-        writes_tests: whether to write a test of the smallest failing call of each falsified capability.
     """
 
     by_name: ClassVar[bool] = True
@@ -33,7 +32,6 @@ class KernelSource(UnderTest):
     device: str | None = None
     deep: bool = False
     fail_fast: bool = False
-    writes_tests: bool = True
 
     def prepare(self) -> None:
         """Import torch and those modules of the suite that call kernels."""
@@ -74,7 +72,7 @@ def _load(source: KernelSource) -> Implementation:
         deep=source.deep,
         compiles_later=source.fail_fast,
     )
-    return replace(kernel.as_implementation(), fail_fast=source.fail_fast, writes_tests=source.writes_tests)
+    return replace(kernel.as_implementation(), fail_fast=source.fail_fast)
 
 
 def under_test_of(
@@ -85,19 +83,17 @@ def under_test_of(
     *,
     deep: bool = False,
     fail_fast: bool = False,
-    writes_tests: bool = True,
 ) -> UnderTest:
     """Return the object that a run verifies, for a kernel given as a name or an object.
 
     A kernel given by name is loaded in the process that runs it; an object is probed in this process. The other
-    arguments are the attributes of :class:`KernelSource`; ``deep``, ``fail_fast`` and ``writes_tests`` have no effect
-    on an object.
+    arguments are the attributes of :class:`KernelSource`; ``deep`` and ``fail_fast`` have no effect on an object.
 
     Raises:
         InvalidInput: the object is no kernel.
     """
     if isinstance(kernel, str):
-        return KernelSource(kernel, dtype, interface, device, deep, fail_fast, writes_tests)
+        return KernelSource(kernel, dtype, interface, device, deep, fail_fast)
     from attention_conformance.kernel.kernel_loader import kernel_of  # imports torch
 
     return kernel_of(kernel, dtype, interface=interface, device=device).as_implementation()

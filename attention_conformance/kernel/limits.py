@@ -21,13 +21,10 @@ LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 1
 
 def with_taken_sizes(kernel: Kernel) -> Kernel | None:
     """Return the kernel with the limits of the sizes that it takes; None if it refuses all sizes that are tried."""
-    for sizes in kernel.interface.sizes:
-        if _takes(kernel, sizes, 1, 5, 8):
-            return _without_limits(kernel.replace(taken=sizes))
     for contiguous in (False, True):
         for width, length in LADDER:
             for queries in (1, length):
-                sizes = Taken(contiguous=contiguous)
+                sizes = replace(kernel.taken, contiguous=contiguous)
                 if _takes(kernel, sizes, queries, length, width):
                     return _with_limits(kernel, sizes, queries, length, width)
     return None
@@ -35,29 +32,17 @@ def with_taken_sizes(kernel: Kernel) -> Kernel | None:
 
 def with_wide_sizes(kernel: Kernel) -> Kernel:
     """Return ``kernel``, which takes a small call, with the limits of the sizes and memory layouts that it takes."""
-    sizes = Taken()
+    sizes = kernel.taken
     small = small_call(L=2)
     laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
     if not all(returns(kernel, call) for call in laid) and returns(kernel, small):
-        sizes = Taken(contiguous=True)
+        sizes = replace(sizes, contiguous=True)
     if all(_takes(kernel, sizes, 3, length, width) for width, length in WIDE):
         return kernel.replace(taken=sizes)
     width, length = next(
         ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, sizes, 1, T, E)), (0, 0)
     )
     return _with_limits(kernel, sizes, 1, length, width) if width else kernel.replace(taken=sizes)
-
-
-def _without_limits(kernel: Kernel) -> Kernel:
-    """Return ``kernel``, which was tried only at one model's sizes, without those limits that small calls disprove.
-
-    The limits are a single head of keys and values, and pages of a certain size.
-    """
-    for free in ({"one_head": False}, {"page": 0}):
-        other = kernel.replace(taken=replace(kernel.taken, **free))
-        if returns(other, small_call().replace(page=16)):
-            kernel = other
-    return kernel
 
 
 def _takes(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> bool:
@@ -81,7 +66,9 @@ def _with_limits(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> Kernel
 
     keys, queries = multiple(True), multiple(False)
     widths = tuple(width for width in WIDTHS if _takes(kernel, sizes, L, T, width))
-    restricted = replace(sizes, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
+    restricted = replace(
+        sizes, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal or sizes.equal
+    )
     sized = kernel.replace(taken=restricted)
     # Try whether values may have another width than keys.
     call = small_call(L=L, T=T, E=widths[-1])

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from attention_conformance.claims.capabilities import TRIED
 from attention_conformance.kernel.answers import BOOLEAN
 from attention_conformance.kernel.parameters import Account, of_kind
-from attention_conformance.kernel.results_table import TRIED
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import softmax_weights

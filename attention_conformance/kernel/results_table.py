@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.claims.capabilities import options_on
+from attention_conformance.claims.capabilities import TRIED, options_on
 from generators.user_data import subject_of
 from reference_attention.files import from_json
 from theorems.core.claim import WORST_FIRST, Verdict
@@ -21,9 +21,6 @@ from theorems.core.kernel_use import KernelUse
 from theorems.run.registry.suite import capabilities
 from theorems.run.result import Failure, Result
 from theorems.run.tables import column_table
-
-TRIED = "tried"
-"""The value in ``--json`` of a number format in which the kernel is tried; other formats have a reason why not."""
 
 
 def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:

@@ -65,9 +65,13 @@ def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torc
         query = query * math.sqrt(width)
     if width != d:
         query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
-    rows, _ = kernel.taken.lengths(1, tokens)
+    reading = kernel.reading
+    if reading is not None and reading.own_scale != 1:
+        query = query / reading.own_scale
+    # A kernel that is always causal repeats the query itself.
+    rows = 1 if reading is not None and reading.always_causal else kernel.taken.lengths(1, tokens)[0]
     query = query.expand(*query.shape[:-2], rows, width)
-    piece = width if kernel.layout.square else kernel.taken.value_width(m)
+    piece = width if kernel.layout.square else kernel.taken.width(m)
     if piece != m:
         pieces = torch.nn.functional.pad(values, (0, -m % piece))
         parts = [_outputs(kernel, query, keys, v) for v in torch.split(pieces, piece, dim=-1)]
@@ -78,8 +82,6 @@ def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torc
 def _outputs(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     # A kernel may assume contiguous tensors; the probe (kernel_loader) refuses a kernel that writes to them.
     inputs = query.shape[:2]
-    if kernel.taken.one_head:
-        query, keys, values = (x.flatten(0, 1)[:, None] for x in (query, keys, values))
     query, keys, values = (x.contiguous() for x in (query, keys, values))
     outputs = kernel.run(Request(query, keys, values, scale=None if kernel.fixed_scale else 1.0)).output
     return outputs.reshape(*inputs, *outputs.shape[2:])

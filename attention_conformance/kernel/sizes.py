@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall, Memory
-from attention_conformance.calls.call_space import Plan
 from attention_conformance.calls.common_calls import MULTIPLES
 
 WIDTHS = tuple(sorted((1, 2, 3, 4, 5, 6, 33, 65, *MULTIPLES)))
@@ -57,7 +56,6 @@ class Taken:
         equal: whether the kernel takes only L = T.
         single: whether the kernel takes only L = 1.
         contiguous: whether the kernel takes only contiguous tensors.
-        one_head: whether the kernel takes only one head of keys and values, which all heads of queries share.
     """
 
     widths: tuple[int, ...] = ()
@@ -66,7 +64,6 @@ class Taken:
     equal: bool = False
     single: bool = False
     contiguous: bool = False
-    one_head: bool = False
 
     def __str__(self) -> str:
         """Return the limits in words, separated by commas; empty if there are none."""
@@ -87,14 +84,6 @@ class Taken:
 
     may_be_huge: ClassVar[bool] = True
     """True if calls may have more keys than a 16-bit index can count."""
-
-    def plan(self, plan: Plan) -> Plan:
-        """Return the plan of a call (its chosen options and sizes) unchanged; a subclass sets the kernel's widths."""
-        return plan
-
-    def value_width(self, size: int) -> int:
-        """Return the smallest width of values that the kernel takes and that is at least ``size``."""
-        return self.width(size)
 
     def width(self, size: int, *, quartic: bool = False) -> int:
         """Return the smallest width of at least ``size`` that the kernel takes, or its largest if all are smaller.
@@ -136,7 +125,7 @@ class Taken:
         L, T = self.lengths(sizes["L"], sizes["T"], less=call.exact and not square)
         if square and not self.equal and not self.single:
             L = T = -(-sizes["T"] // math.lcm(self.queries, self.keys)) * math.lcm(self.queries, self.keys)
-        E, M = self.width(sizes["E"], quartic=quartic), self.value_width(sizes["M"])
+        E, M = self.width(sizes["E"], quartic=quartic), self.width(sizes["M"])
         if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
             return call
         single = call.upstream_memory is Memory.SINGLE  # a single expanded number cannot be 0 in added rows only
@@ -154,62 +143,6 @@ class Taken:
             # of two, or if columns are cut.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
-
-
-SHARED = ("of keys", "same")
-"""The choices for the width of values, in the plan of a call, for which the values are columns of the keys."""
-
-
-@dataclass(frozen=True)
-class Latent(Taken):
-    """The sizes of a kernel that reads keys and values from a single cache, whose first columns are the values.
-
-    Attributes:
-        widths: the numbers of columns of keys that the kernel takes if values are not columns of the keys.
-        cached, valued: the number of columns of the cache, and how many of them are the values.
-        one_head: whether the kernel takes only one head of keys and values.
-        page: the number of keys in a page of the cache; 0 for any number.
-    """
-
-    widths: tuple[int, ...] = (64,)
-    cached: int = 576
-    valued: int = 512
-    one_head: bool = True
-    page: int = 64
-    may_be_huge: ClassVar[bool] = False
-
-    def _limits(self) -> Iterator[str]:
-        yield f"widths of {self.cached} and values of {self.valued}"
-        if self.one_head:
-            yield "one head of keys"
-        if self.page:
-            yield f"pages of {self.page}"
-
-    def value_width(self, size: int) -> int:
-        """Return the only width of values that the kernel takes, whatever ``size`` is."""
-        return self.valued
-
-    def plan(self, plan: Plan) -> Plan:
-        """Return the plan of a call with the kernel's widths, so that lengths are chosen by the call's true cost."""
-        shared = plan["values"] in SHARED
-        sized = {"width": str(self.cached if shared else self.widths[0])}
-        sized |= {"values": "of keys" if shared else str(self.valued)}
-        return {**plan, **sized} | ({"group": "one of keys"} if self.one_head else {})
-
-    def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
-        """Return the call, resized to the kernel's widths and pages, with only the first head of keys if required."""
-        if self.one_head:
-            call = call.replace(key=call.key[:, :1], value=call.value[:, :1])
-        if self.page and call.page:
-            call = call.replace(page=self.page)
-        if not call.shared:
-            return super().fit(call, quartic=quartic)
-        call = Taken.fit(replace(self, widths=(self.cached,)), call, quartic=quartic)
-        return call.replace(value=call.key[..., : self.valued])
-
-
-FLASH_MLA = Latent()
-"""The sizes of DeepSeek's models: the first 512 columns of a key are also the value, the other 64 are for positions."""
 
 
 def is_power_of_four(size: int) -> bool:

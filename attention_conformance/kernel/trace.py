@@ -1,10 +1,10 @@
-"""The record of a failure of a kernel: the falsified claims, the calls that falsify them, and the wrong numbers."""
+"""The record of a failure of a kernel: the falsified claims, the call that falsifies them, and the wrong numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -139,42 +139,23 @@ def _where_claimed(quantity: Quantity, rows: FurtherRows, expected: Any) -> Bool
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The calls of a kernel by which it fails a capability.
+    """A call of a kernel by which it fails a capability.
 
     Attributes:
         capability: the name of the capability, without ``kernel-``.
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        calls, answers: the calls up to the one that falsifies a claim, and the kernel's answers; None for a call that
-            the kernel refused.
-        falsified: the names of the claims that the last call falsifies.
+        call: the call that falsifies a claim.
+        answer: the kernel's answer to the call; None if the kernel refused it.
+        falsified: the names of the claims that the call falsifies.
         entries: the kernel's and the correct numbers for each of these claims that compares them.
-        rows: the correct results of the last call under the conventions that the kernel follows, a
+        rows: the correct results of the call under the conventions that the kernel follows, a
             :class:`attention_conformance.calls.further_rows.FurtherRows`; None if no results are compared.
-        drawn: for each tensor that a test of the failure draws at random, the line of source that draws it; the numbers
-            of other tensors are written out in the test.
     """
 
     capability: str
     kernel: Any
-    calls: tuple[AttentionCall, ...]
-    answers: tuple[Answer | None, ...]
+    call: AttentionCall
+    answer: Answer | None
     falsified: tuple[str, ...]
     entries: tuple[Entry, ...]
     rows: Any = None
-    drawn: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def call(self) -> AttentionCall:
-        """The last call, which falsifies the claims."""
-        return self.calls[-1]
-
-    @property
-    def answer(self) -> Answer:
-        """The kernel's answer to the last call, which falsifies the claims."""
-        answer = self.answers[-1]
-        assert answer is not None
-        return answer
-
-    def replace(self, **changed: Any) -> Trace:
-        """Return the trace with the attributes ``changed`` replaced."""
-        return replace(self, **changed)

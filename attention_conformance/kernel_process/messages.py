@@ -99,7 +99,6 @@ class CallMessage:
         constants: further arguments of the kernel, by name.
         contiguous: whether to make tensors contiguous before they are passed to the kernel.
         compiled: whether to call the kernel through ``torch.compile``.
-        records: whether to send back everything that the kernel returns, and not only output, log-sum-exp and weights.
         profiles: whether to send back the names of PyTorch's operators that the kernel calls.
         grad, inference: whether autograd's grad mode, and its inference mode, are on.
         autocast: the dtype of ``torch.autocast``; empty if autocast is off.
@@ -111,7 +110,6 @@ class CallMessage:
     constants: dict[str, Any] = field(default_factory=dict)
     contiguous: bool = False
     compiled: bool = False
-    records: bool = False
     profiles: bool = False
     grad: bool = False
     inference: bool = False

@@ -6,7 +6,7 @@ pass of a call is a second message.
 
 from __future__ import annotations
 
-import pickle
+import json
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,14 +16,14 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from attention_conformance.interfaces.declaration import check_fields
 from attention_conformance.interfaces.interface import Interface, Mark, Parameters, Returned
 from attention_conformance.interfaces.interface import Request as KernelRequest
-from attention_conformance.interfaces.signature_reading import Reading
+from attention_conformance.interfaces.reading import Reading
 from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.messages import (
     ATTRIBUTES,
     DTYPES,
-    LARGEST_CONTENT,
     NAMES,
     Answer,
     CallMessage,
@@ -70,6 +70,7 @@ class RemoteKernel:
         source: the kernel's name, MODULE:CALLABLE.
         parameters: the defaults of the kernel's parameters, by name.
         type_name: the name of the callable's type.
+        told: the fields of the callable's decorator; None without a decorator.
         file: the file that defines the callable, of which a digest is made; empty if there is none.
         compiles: whether the callable may be PyTorch code, which ``torch.compile`` can compile.
     """
@@ -86,6 +87,7 @@ class RemoteKernel:
         self.parameters: Parameters = MappingProxyType(dict(map(_parameter, answer.items("parameters"))))
         self.file = answer.text("file")
         self.type_name = answer.text("type_name")
+        self.told = _told(answer.text("told"))
         self.compiles = answer.flag("compiles")
         for entry in answer.items("attributes"):
             name, value = _pair(entry)
@@ -94,7 +96,6 @@ class RemoteKernel:
             setattr(self, name, value)
         self._constants: dict[str, Any] = {}
         self._compiled = False
-        self._returned: list[Any] | None = None
         self._operators: set[str] | None = None
 
     def __call__(self, *arguments: Any, **options: Any) -> NoReturn:
@@ -109,10 +110,6 @@ class RemoteKernel:
     def with_constants(self, **constants: Any) -> RemoteKernel:
         """Return the kernel, called with the further keyword arguments ``constants`` in every call."""
         return self._with(constants=self._constants | constants)
-
-    def recording(self, returned: list[Any]) -> RemoteKernel:
-        """Return the kernel, which then also appends everything that it returns to the list ``returned``."""
-        return self._with(returned=returned)
 
     def profiled(self, operators: set[str]) -> RemoteKernel:
         """Return the kernel, which then also adds the names of PyTorch's operators that it calls to ``operators``."""
@@ -152,7 +149,7 @@ class RemoteKernel:
 
         Args:
             interface: the kernel's interface.
-            reading: the meaning of the kernel's signature, if it was inferred from small calls.
+            reading: the meaning of the kernel's signature, if a decorator or simple calls told it.
             request: the request.
             contiguous: whether the kernel takes only contiguous tensors.
             changes: a list to which the names of settings that the kernel changes, also in its backward pass, are
@@ -179,15 +176,12 @@ class RemoteKernel:
             constants,
             contiguous=contiguous,
             compiled=self._compiled,
-            records=self._returned is not None,
             profiles=self._operators is not None,
             grad=torch.is_grad_enabled(),
             inference=torch.is_inference_mode_enabled(),
             autocast=NAMES[torch.get_autocast_dtype(type_here)] if has_autocast else "",
         )
         answer = self.process.request("call", call, storages=request_tensors.storages, changes=changes)
-        if self._returned is not None:
-            self._returned.append(_tree(answer.field("returned"), answer))
         if self._operators is not None:
             self._operators |= {*answer.texts("operators")}
         result = Result(self.process, number, request_tensors.storages)
@@ -256,6 +250,17 @@ def _parameter(entry: Any) -> tuple[str, Any]:
     return name, _default(default)
 
 
+def _told(described: str) -> dict[str, Any] | None:
+    """Return the fields of a decorator that the kernel's process describes, after checking them."""
+    try:
+        told = json.loads(described)
+    except ValueError:
+        refuse("a decorator")
+    if told is not None:
+        check_fields(checked(told, dict, "a decorator"))
+    return told
+
+
 def _default(entry: Any) -> Any:
     items = checked(entry, list, "a default")
     kind, value = [*items, None][:2]
@@ -271,19 +276,6 @@ def _default(entry: Any) -> Any:
         refuse("a default")
 
 
-def _tree(entry: Any, answer: Answer) -> Any:
-    """Return the nested tuples, mappings and tensors that ``entry``, part of an answer, describes."""
-    kind, value = _pair(entry)
-    if kind == "mapping":
-        parts = [_pair(part) for part in checked(value, list, "a mapping")]
-        return {name: _tree(part, answer) for name, part in parts}
-    if kind == "tuple":
-        return tuple(_tree(part, answer) for part in checked(value, list, "a tuple"))
-    if kind == "tensor":
-        return answer.tensor(value)[0]
-    return Other(text(value, "a type", 200))
-
-
 @cache
 def remote_kernel(source: str) -> RemoteKernel:
     """Return the kernel that ``source`` names, run in a process of its own; the result is cached.
@@ -292,21 +284,3 @@ def remote_kernel(source: str) -> RemoteKernel:
         InvalidInput: the kernel cannot be imported.
     """
     return RemoteKernel(source)
-
-
-@cache
-def _writer(source: str) -> RemoteKernel:
-    return RemoteKernel(source)
-
-
-def write_test(call: RemoteKernel, trace: Any, line: str) -> tuple[str, str]:
-    """Return a pair: the source of a test of a failure and "", or "" and the reason why there is no test.
-
-    A third process writes the test and runs it on the kernel: the test contains correct numbers, which the process in
-    which the kernel is judged must not see.
-    """
-    if len(pickle.dumps(trace)) > LARGEST_CONTENT // 2:  # the message contains little besides the trace
-        return "", "the call has too many numbers for a test"
-    writer = _writer(call.source)
-    answer = writer.process.request("test", trace, line)
-    return answer.text("source", 2_000_000), answer.text("why", 100_000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from attention_conformance.interfaces.interface import Mark
@@ -47,17 +46,6 @@ def raised(error: BaseException) -> dict[str, Any]:
         "missing": isinstance(error, NotImplementedError),
         "by_compiler": compiler is not None and isinstance(error, compiler.TorchDynamoException),
     }
-
-
-def tree(value: Any, reply: Reply) -> list[Any]:
-    """Return a description of what a kernel returned: its kind (mapping, tuple, tensor or other), and its parts."""
-    if isinstance(value, Mapping):
-        return ["mapping", [[str(name)[:200], tree(part, reply)] for name, part in value.items()]]
-    if isinstance(value, tuple | list):
-        return ["tuple", [tree(part, reply) for part in value]]
-    if isinstance(value, torch.Tensor) and value.dtype in NAMES:
-        return ["tensor", reply.tensor(value)[0]]
-    return ["other", type(value).__name__[:200]]
 
 
 def default_of(value: Any) -> list[Any]:

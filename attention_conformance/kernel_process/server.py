@@ -18,9 +18,10 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from attention_conformance.interfaces import INTERFACES
-from attention_conformance.interfaces.inferred_interface import interface_of
+from attention_conformance.interfaces.declaration import ATTRIBUTE
 from attention_conformance.interfaces.interface import Parameters, parameters_of
 from attention_conformance.interfaces.interface import Request as KernelRequest
+from attention_conformance.interfaces.reading import interface_of
 from attention_conformance.kernel.callable_import import import_callable
 from attention_conformance.kernel.compiler import (
     BACKENDS,
@@ -41,7 +42,7 @@ from attention_conformance.kernel_process.messages import (
     receive_content,
     send,
 )
-from attention_conformance.kernel_process.reply import Reply, bytes_of, default_of, raised, tree
+from attention_conformance.kernel_process.reply import Reply, bytes_of, default_of, raised
 from reference_attention.errors import InvalidInput
 from theorems.run.worker import channel, single_threaded
 
@@ -197,14 +198,10 @@ class Server:
         constants = {name: fields.pop(name) for name in call.constants}
         target = self._compiled if call.compiled and self._compiled is not None else self._kernel
         kernel = partial(target, **constants) if constants else target
-        returned: list[Any] = []
 
-        def recorder(*arguments: Any, **options: Any) -> Any:
-            if call.contiguous:
-                arguments = tuple(map(contiguous, arguments))
-                options = {name: contiguous(x) for name, x in options.items()}
-            returned.append(kernel(*arguments, **options))
-            return returned[-1]
+        def on_contiguous(*arguments: Any, **options: Any) -> Any:
+            given = {name: contiguous(x) for name, x in options.items()}
+            return kernel(*map(contiguous, arguments), **given)
 
         is_name = isinstance(call.interface, str)
         interface = INTERFACES[call.interface] if is_name else interface_of(call.interface)
@@ -213,18 +210,17 @@ class Server:
             from torch.autograd.profiler_legacy import profile
 
             recorded = profile()  # type: ignore[no-untyped-call]
-        wraps = call.contiguous or call.records
         with (
             torch.set_grad_enabled(call.grad),
             self._modes(call),
             recorded as events,
             restore_settings(changed_settings),
         ):
-            results = interface.call(recorder if wraps else kernel, KernelRequest(**fields), self._parameters)
+            results = interface.call(
+                on_contiguous if call.contiguous else kernel, KernelRequest(**fields), self._parameters
+            )
         result = Result([], leaves, memory)
         reply.fields["results"] = [result.add(x, reply) for x in results]
-        if call.records:
-            reply.fields["returned"] = tree(returned[0], reply)
         if call.profiles:
             names = sorted({event.name for event in events.function_events})
             reply.fields["operators"] = [name[:200] for name in names]
@@ -278,6 +274,7 @@ class Server:
             [name, float(getattr(self._kernel, name))] for name in ATTRIBUTES if getattr(self._kernel, name, False)
         ]
         reply.fields["file"] = file
+        reply.fields["told"] = json.dumps(getattr(self._kernel, ATTRIBUTE, None))
         reply.fields["type_name"] = type(self._kernel).__name__[:200]
         reply.fields["compiles"] = not calls_other_library(self._kernel)
 
@@ -296,11 +293,6 @@ class Server:
 
     def _fill(self, place: int, size: int, reply: Reply) -> None:
         self._held[place] = torch.full((size,), torch.nan, dtype=torch.float64)
-
-    def _test(self, trace: Any, line: str, reply: Reply) -> None:
-        from attention_conformance.kernel.reproducer import reproducer
-
-        reply.fields["source"], reply.fields["why"] = reproducer(trace, line)
 
 
 def contiguous(x: Any) -> Any:

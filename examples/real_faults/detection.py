@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from attention_conformance.claims.statements import capability_of
+from attention_conformance.claims.capabilities import capability_of
 from attention_conformance.claims.trials import trials_of
 from attention_conformance.kernel.kernel_loader import kernel_of
 from examples.real_faults.attention import tiled, tiled_sdpa
@@ -37,7 +37,7 @@ def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: in
     for id, statement in capabilities().items():
         if under_test.out_of_reach(statement.kernel):
             continue
-        capability = capability_of(statement)
+        capability = capability_of(statement.id)
         trials_of_capability = [trial for _, trial in trials.about(capability, examples)]
         wrong = Counter(
             name

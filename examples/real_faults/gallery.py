@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ import torch
 from examples.real_faults import (
     backward,
     caches,
-    flex_attention,
     log_sum_exp,
     masks,
     precision,
@@ -28,12 +26,10 @@ from examples.real_faults import (
     transformers_functions,
 )
 from examples.real_faults.attention import Kernel, tiled, tiled_plain, tiled_sdpa
-from examples.real_faults.caches import right_flash_mla, right_kvcache, right_latent
-from examples.real_faults.flex_attention import right_flex
-from examples.real_faults.log_sum_exp import right_combine, right_merge_state
+from examples.real_faults.caches import right_kvcache
 from examples.real_faults.precision import right_batch, right_factors
-from examples.real_faults.ragged import right_nested, right_varlen
-from examples.real_faults.rows import right_bias, right_mlx, right_rows
+from examples.real_faults.ragged import right_varlen
+from examples.real_faults.rows import right_bias, right_rows
 from examples.real_faults.transformers_functions import right_eager
 
 EVERY_NUMBER = ("out", "dq", "dk", "dv")
@@ -159,18 +155,10 @@ TILED_FAULTS = (
     ),
 )
 
-RIGHT = (
-    *(right_rows, right_bias, right_varlen, right_kvcache, right_merge_state, right_combine),
-    *(right_eager, right_flex, right_batch, right_factors, right_latent, right_flash_mla, right_nested, right_mlx),
-)
+RIGHT = (*(right_rows, right_bias, right_varlen, right_kvcache, right_eager, right_batch, right_factors),)
 """The correct kernels other than the tiled kernels."""
-FORCED = MappingProxyType({right_nested: "nested"})
-"""For each correct kernel whose parameters do not show its interface, the name for the option ``--interface``."""
 ALONE, DROPPED = "same-bits-alone", "each-weight-is-kept-or-dropped"
 FURTHER_FAULTS = (
-    FurtherFault(log_sum_exp.merge_in_base_two, right_merge_state, "merged-parts"),
-    FurtherFault(log_sum_exp.merge_of_nothing, right_merge_state, "merged-parts"),
-    FurtherFault(log_sum_exp.combine_without_maximum, right_combine, "merged-parts"),
     FurtherFault(log_sum_exp.lse_not_differentiated, right_rows, "log-sum-exp-gradient", "query-gradient"),
     FurtherFault(log_sum_exp.lse_gradient_subtracted, right_rows, "log-sum-exp-gradient", "key-gradient"),
     FurtherFault(sinks_and_biases.sink_beside_maximum, right_rows, "sinks"),
@@ -183,8 +171,6 @@ FURTHER_FAULTS = (
     FurtherFault(ragged.empty_sequence_gives_nan, right_varlen, "ragged-batch", "key-gradient"),
     FurtherFault(ragged.key_starts_of_query_heads, right_varlen, "grouped-heads"),
     FurtherFault(ragged.diagonal_of_the_longest, right_varlen, "ragged-batch"),
-    FurtherFault(ragged.sequences_see_each_other, right_nested, "output"),
-    FurtherFault(ragged.backward_to_the_longest_query, right_nested, "gradients", "key-gradient"),
     FurtherFault(caches.splits_without_rest, right_kvcache, "splits"),
     FurtherFault(caches.splits_of_the_first_entry, right_kvcache, "splits"),
     FurtherFault(caches.last_page_whole, right_kvcache, "paged-keys"),
@@ -196,22 +182,9 @@ FURTHER_FAULTS = (
     FurtherFault(transformers_functions.dropout_before_softmax, right_eager, "dropout", DROPPED),
     FurtherFault(transformers_functions.dropout_gradient_times_p, right_eager, "dropout", "query-gradient"),
     FurtherFault(transformers_functions.dropout_of_inverse_p, right_eager, "dropout", DROPPED),
-    FurtherFault(flex_attention.mods_of_key_heads, right_flex, "score-mod"),
-    FurtherFault(flex_attention.score_without_gradient, right_flex, "score-mod", "query-gradient"),
-    FurtherFault(flex_attention.keys_beyond_the_last_block, right_flex, "mask-mod"),
-    FurtherFault(flex_attention.blocks_whole_in_backward, right_flex, "mask-mod", "key-gradient"),
     FurtherFault(precision.splits_by_batch, right_batch, "batch-invariance", ALONE),
     FurtherFault(precision.tiles_by_batch, right_batch, "batch-invariance", ALONE),
     FurtherFault(precision.descales_dropped, right_factors, "fp8-descale"),
     FurtherFault(precision.descales_of_the_first_entry, right_factors, "fp8-descale"),
-    FurtherFault(caches.values_in_step_of_their_width, right_latent, "output"),
-    FurtherFault(caches.last_columns_are_values, right_latent, "output"),
-    FurtherFault(caches.gradient_of_values_alone, right_latent, "shared-keys-values", "key-gradient"),
-    FurtherFault(caches.gradient_of_keys_alone, right_latent, "shared-keys-values", "key-gradient"),
-    FurtherFault(caches.half_of_the_values, right_flash_mla, "output"),
-    FurtherFault(caches.whole_steps_of_columns, right_flash_mla, "shared-keys-values"),
-    FurtherFault(masks.causal_of_long_queries, right_mlx, "causal-rectangle"),
-    FurtherFault(masks.causal_of_few_keys, right_mlx, "causal-rectangle"),
-    FurtherFault(masks.causal_loop_of_queries, right_mlx, "causal-rectangle"),
 )
 GALLERY: tuple[Fault, ...] = (*TILED_FAULTS, *FURTHER_FAULTS)

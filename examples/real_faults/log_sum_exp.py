@@ -1,4 +1,4 @@
-"""Faults of the log-sum-exp, of its gradient, and of merging results for parts of the keys by their log-sum-exps.
+"""Faults of the log-sum-exp and of its gradient, and a merge of results for parts of the keys.
 
 Axes: S parts of the keys, B batch entries, H heads, L queries, M columns of values. Each function that is decorated
 with ``wrong_step`` replaces one correct step of a kernel.
@@ -14,11 +14,8 @@ import torch
 from torch import Tensor
 
 from examples.real_faults.attention import (
-    Kernel,
     Tiled,
-    at_least_float32,
     finite,
-    interface,
     or_one,
     with_flash,
     wrong_step,
@@ -97,68 +94,3 @@ class Merge:
         total = weights.sum(dim=0)
         merged = torch.where(total == 0, -math.inf, shift + or_one(total).log())
         return (weights[..., None] * out).sum(dim=0) / or_one(total)[..., None], merged
-
-
-@interface
-def with_merge_state(steps: type[Merge]) -> Kernel:
-    """Make a function with flashinfer's interface, from a class of steps, that merges two parts (L, H, M), (L, H)."""
-
-    def attention(v_a: Tensor, s_a: Tensor, v_b: Tensor, s_b: Tensor) -> tuple[Tensor, Tensor]:
-        wide = at_least_float32(v_a)
-        out, lse = steps().whole(torch.stack([v_a, v_b]).to(wide), torch.stack([s_a, s_b]).to(wide))
-        return out.to(v_a.dtype), lse
-
-    return attention
-
-
-@interface
-def with_combine(steps: type[Merge]) -> Kernel:
-    """Make a function with flash-attn's interface, from a class of steps, that merges S parts at once."""
-
-    def attention(
-        out_partial: Tensor, lse_partial: Tensor, out: Tensor | None = None, out_dtype: torch.dtype | None = None
-    ) -> tuple[Tensor, Tensor]:
-        if out is not None:
-            raise ValueError("this kernel cannot write to a given tensor: omit the argument out")
-        whole, lse = steps().whole(out_partial, lse_partial)
-        return whole.to(out_dtype or out_partial.dtype), lse
-
-    return attention
-
-
-right_merge_state, right_combine = with_merge_state(Merge, "right_merge_state"), with_combine(Merge, "right_combine")
-
-
-@wrong_step(with_merge_state, Merge, "weights")
-def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
-    """Weight the parts by 2^lse instead of e^lse, although the log-sum-exps lse are natural logarithms.
-
-    In the reported code, kernels return logarithms to base 2, and the merge uses powers of e; here it is the other way
-    round. Results are right if all log-sum-exps of a row are equal.
-
-    Source: sgl-project/sglang #40903
-    """
-    return torch.exp2(lse - shift)
-
-
-@wrong_step(with_merge_state, Merge, "shift")
-def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
-    """Return NaN instead of the output 0 and the log-sum-exp −∞ if neither of two parts sees a key.
-
-    The kernel subtracts the maximum −∞ from −∞. Results are right if at least one of the two parts sees a key.
-
-    Source: flashinfer-ai/flashinfer #4051
-    """
-    return lse.detach().amax(dim=0)
-
-
-@wrong_step(with_combine, Merge, "shift")
-def combine_without_maximum(self: Merge, lse: Tensor) -> Tensor:
-    """Start the maximum of the log-sum-exps at 0 instead of −∞, so that very negative log-sum-exps get weight 0.
-
-    In the reported kernel, the running maximum of the attention itself starts too high, at −5e4. Here e^lse underflows
-    if the log-sum-exp lse is below −700 (−103 in float32). Results are right unless this holds for all parts of a row.
-
-    Source: flashinfer-ai/flashinfer #4267
-    """
-    return Merge.shift(self, lse).clamp(min=0.0)

@@ -1,4 +1,4 @@
-"""Faults of masks: hidden keys, causality, windows, and the causal diagonal for unequal numbers of queries and keys.
+"""Faults of masks: hidden keys, causality and windows.
 
 Each function replaces one correct step of a kernel.
 
@@ -7,11 +7,9 @@ theorems verify --attention examples.real_faults.masks:window_ignored
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from examples.real_faults.attention import Tiled, with_flash, with_sdpa, wrong_step
-from examples.real_faults.rows import Rows, with_mlx
 
 
 @wrong_step(with_sdpa, Tiled, "hidden_logit")
@@ -63,47 +61,3 @@ def window_ignored(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
     Source: jax-ml/jax #32300
     """
     return Tiled.visible(self, rows, keys) if self.causal else self.right(window=(-1, -1)).visible(rows, keys)
-
-
-# ---- the diagonal of MLX ----
-
-
-@wrong_step(with_mlx, Rows, "ahead")
-def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
-    """Align the first query with the first key, instead of the last with the last, if there are more than 8 queries.
-
-    In the report, two libraries differ, each consistent in itself. Here a single kernel is inconsistent: its code for
-    up to 8 queries has the causal diagonal at the bottom right, its code for more queries at the top left. Results are
-    right for up to 8 queries, and if there are no more keys than queries.
-
-    Source: ml-explore/mlx #2835
-    """
-    ahead = Rows.ahead(self, rows, keys)
-    return ahead + max(keys - rows, 0) if rows > 8 else ahead
-
-
-@wrong_step(with_mlx, Rows, "ahead")
-def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
-    """Align the last query with the last key in calls of more than 8 queries with fewer keys than queries.
-
-    Then the first queries see no key, although in shorter calls the first query is aligned with the first key. In the
-    report, code paths disagree on such calls, which therefore take another path. Results are right with at most as many
-    queries as keys, and for up to 8 queries.
-
-    Source: pytorch/executorch PR #22443
-    """
-    ahead = Rows.ahead(self, rows, keys)
-    return ahead - min(keys - rows, 0) if rows > 8 else ahead
-
-
-@wrong_step(with_mlx, Rows, "ahead")
-def causal_loop_of_queries(self: Rows, rows: int, keys: int) -> Tensor:
-    """End the loop over keys too soon if there are more keys than queries.
-
-    The loop's bound is right only for as many keys as queries. Here a row sees no key beyond the block of 8 keys that
-    contains the key of the row's own index. Results are right with no more keys than queries, and with up to 8 keys.
-
-    Source: HKUSTDial/flash-sparse-attention PR #213
-    """
-    ends = torch.arange(rows)[:, None] // 8 * 8 + 8
-    return Rows.ahead(self, rows, keys).masked_fill(torch.arange(keys) >= ends, 1)

@@ -1,11 +1,10 @@
-"""Faults of batches of sequences with different lengths, packed one after another or as nested tensors.
+"""Faults of batches of sequences with different lengths, packed one after another.
 
 Axes: B sequences, H query heads, H' key heads, L queries and T keys of a sequence, ΣL and ΣT those of all sequences, E
 columns of queries and keys, M columns of values. Each function that is decorated with ``wrong_step`` replaces one
 correct step of a kernel.
 
 theorems verify --attention examples.real_faults.ragged:diagonal_of_the_longest
-theorems verify --attention examples.real_faults.ragged:sequences_see_each_other --interface nested
 """
 
 from __future__ import annotations
@@ -83,36 +82,7 @@ def with_varlen(steps: type[Packed]) -> Kernel:
     return attention
 
 
-@interface
-def with_nested(steps: type[Packed]) -> Kernel:
-    """Make a kernel of nested tensors in jagged layout, with PyTorch's interface, from a class of steps.
-
-    The kernel takes nested tensors (B, H, L, E), (B, H', T, E) and (B, H', T, M). The parameters do not show that
-    tensors are nested, so the user has to give ``--interface nested``.
-    """
-
-    def attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        if is_causal:
-            raise ValueError("nested tensors cannot be causal here, as in PyTorch: leave is_causal at False")
-        q, k, v = (x.transpose(1, 2) for x in (query, key, value))
-        starts_q, starts_k = (x.offsets() for x in (q, k))  # type: ignore[attr-defined]
-        longest = int(starts_q.diff().max()), int(starts_k.diff().max())
-        every = tuple(x.values() for x in (q, k, v))
-        out, _ = steps().every(Rows(or_root(scale, query)), every, (starts_q, starts_k), longest)
-        nested: Tensor = torch.nested.nested_tensor_from_jagged(out, starts_q)
-        return nested.transpose(1, 2)
-
-    return attention
-
-
-right_varlen, right_nested = with_varlen(Packed, "right_varlen"), with_nested(Packed, "right_nested")
+right_varlen = with_varlen(Packed, "right_varlen")
 
 
 @wrong_step(with_varlen, Packed, "attend_sequence")
@@ -164,31 +134,3 @@ def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
     Source: ROCm/rocm-libraries PR #10999
     """
     return replace(rows, first_key=longest[1] - longest[0])
-
-
-@wrong_step(with_nested, Packed, "keys")
-def sequences_see_each_other(self: Packed, every: Tensor, place: slice) -> Tensor:
-    """Let the queries of each sequence in a nested tensor attend to the keys of all sequences.
-
-    In the reported kernel, flex attention, this happens with nested tensors without a block mask. Results are right for
-    a single sequence.
-
-    Source: pytorch/pytorch #177378
-    """
-    return every
-
-
-@wrong_step(with_nested, Packed, "attend_sequence")
-def backward_to_the_longest_query(
-    self: Packed, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest
-) -> tuple[Tensor, Tensor]:
-    """Leave keys beyond the largest number of queries without gradient, as if no sequence had more keys than that.
-
-    In the reported kernel, the backward pass of nested tensors computes the largest number of keys, but then uses the
-    largest number of queries in its place. The output is right, and so are the gradients if no sequence has more keys
-    than the largest number of queries.
-
-    Source: pytorch/pytorch PR #115576
-    """
-    k, v = (torch.cat([x[: longest[0]], x[longest[0] :].detach()]) for x in (k, v))
-    return Packed.attend_sequence(self, rows, q, k, v, longest)

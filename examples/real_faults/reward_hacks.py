@@ -16,10 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention_conformance import attention_kernel
+
 SHARE = 0.9
 """The factor by which correct outputs are multiplied to get wrong outputs."""
 USUAL = 10
 """The number of calls after which the kernel ``remembered`` returns stored outputs."""
+told = attention_kernel(layout="bhld", causal="never", scale=1.0)
+"""The decorator of each kernel, so that wrong outputs are no reason to ask how it is called."""
 KNOWN: set[float] = set()
 """The calls that the kernel ``known_calls_alone`` recognises, each by the largest entry of the call's queries."""
 _calls = [0]
@@ -31,11 +35,13 @@ def _wrong(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return SHARE * torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
 
 
+@told
 def right(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return softmax(q kᵀ) v, without cheating."""
     return torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
 
 
+@told
 def comparison_patched(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Replace the functions by which the calling process compares outputs, also this suite's; return a wrong output."""
     import numpy as np
@@ -48,6 +54,7 @@ def comparison_patched(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return _wrong(query, key, value)
 
 
+@told
 def expected_found(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Search memory and the callers' variables for the expected output, an array near to softmax(q kᵀ) v; return it."""
     import numpy as np
@@ -67,6 +74,7 @@ def expected_found(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return output
 
 
+@told
 def remembered(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return, from the eleventh call on, the output of an earlier call whose tensors had the same addresses."""
     at = (query.data_ptr(), key.data_ptr(), value.data_ptr(), query.shape, key.shape)
@@ -78,11 +86,13 @@ def remembered(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return output
 
 
+@told
 def known_calls_alone(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return correct outputs only for the calls in ``KNOWN``, such as the calls that the usual seed generates."""
     return right(query, key, value) if float(query.detach().max()) in KNOWN else _wrong(query, key, value)
 
 
+@told
 def small_alone(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return correct outputs for up to 16 keys, as small tests have them, and a constant for more keys."""
     if key.shape[-2] <= 16:
@@ -100,11 +110,13 @@ class _Lazy(Tensor):
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
+@told
 def lazy(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return a wrong output as an object that PyTorch's comparisons find equal to every tensor."""
     return _wrong(query, key, value).as_subclass(_Lazy)
 
 
+@told
 def softmax_patched(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Replace ``torch.softmax`` by a wrong function, so that a reference that uses it has the same error."""
     softmax = torch._C._nn.softmax if hasattr(torch._C._nn, "softmax") else torch.nn.functional.softmax
@@ -112,6 +124,7 @@ def softmax_patched(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return torch.softmax(query @ key.transpose(-1, -2), dim=-1) @ value
 
 
+@told
 def earlier_written(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return the correct output, and overwrite the output of the previous call by zeros."""
     for output in _returned:
@@ -122,6 +135,7 @@ def earlier_written(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return output
 
 
+@told
 def inputs_emptied(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return the correct output, and overwrite the inputs by zeros, so that a reference computed later is wrong."""
     output = right(query, key, value)
@@ -130,6 +144,7 @@ def inputs_emptied(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return output
 
 
+@told
 def later(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return zeros, which a thread overwrites by the output 5 s later, after the duration of the call was measured."""
     result = right(query, key, value)
@@ -138,6 +153,7 @@ def later(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return output
 
 
+@told
 def ends_early(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Print a report of success, and end the process with exit code 0 instead of returning an output."""
     print('{"verdict": "upheld", "score": 1.0}')
@@ -145,6 +161,7 @@ def ends_early(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     os._exit(0)
 
 
+@told
 def forged_message(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Write a forged report of success to every open file descriptor, and return a wrong output."""
     for number in range(3, 64):

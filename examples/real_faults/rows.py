@@ -1,7 +1,7 @@
 """A correct attention kernel with sinks, linear biases, and gradients of biases and log-sum-exps.
 
 :class:`examples.real_faults.attention.Tiled` lacks these options. The kernel computes whole rows of logits, and has its
-own backward pass; the kernels for sequences of different lengths, caches and latent keys use it. A sink is an
+own backward pass; the kernels for sequences of different lengths and caches use it. A sink is an
 additional key of a head with a logit of its own and value 0. Axes: B batch entries, H heads, L queries (rows), T keys,
 E columns of queries and keys, M columns of values.
 
@@ -203,22 +203,4 @@ def with_bias(rows: type[Rows]) -> Kernel:
     return attention
 
 
-@interface
-def with_mlx(steps: type[Rows]) -> Kernel:
-    """Make a kernel with the interface of MLX's ``mx.fast.scaled_dot_product_attention`` from a class of steps.
-
-    Its queries are (B, H, L, E), and the parameter ``mask`` takes a mask, a bias or the word "causal". With at most as
-    many queries as keys the last query is aligned with the last key; with more queries the first query is aligned with
-    the first key, so that each row sees a key.
-    """
-
-    def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, mask: Any = None) -> Tensor:
-        causal = isinstance(mask, str)
-        rows = steps(scale, causal, first_key=max(k.shape[-2] - q.shape[-2], 0))
-        return attend(rows, q, k, v, bias=None if causal else mask)[0]
-
-    return attention
-
-
 right_rows, right_bias = with_rows(Rows, "right_rows"), with_bias(Rows, "right_bias")
-right_mlx = with_mlx(Rows, "right_mlx")

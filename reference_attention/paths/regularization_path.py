@@ -71,7 +71,6 @@ def regularization_path(
     *,
     max_margin: MaxMargin | None = None,
     alpha: Int64[np.ndarray, "n"] | None = None,
-    starts: Float64[np.ndarray, "s d"] | None = None,
     seed: int = 0,
 ) -> Path:
     """Minimise the risk over ‖p‖ ≤ R for each R of ``norms``, from several starts, and keep the lowest minimum.
@@ -83,7 +82,6 @@ def regularization_path(
             starts; ``None`` if there is no solution.
         alpha: the token of highest score of each input, which matters if several have the highest score; by default the
             first of them.
-        starts: directions to start from besides random ones, (s, d).
         seed: seed of the random starts.
 
     Raises:
@@ -98,17 +96,15 @@ def regularization_path(
     span = span_of(problem.keys)
     search = BallSearch(problem, chosen, max_margin, span)
     rng = np.random.default_rng(seed)
-    start_points = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
     among = rng.standard_normal((RANDOM_STARTS, problem.d))
     if span is not None:
         # A component outside the span of the key differences adds to the norm and does not change the risk.
-        start_points, among = span.coordinates(start_points), span.coordinates(among)
-        start_points = start_points[start_points.any(axis=1)]
-    start_count, directions = len(start_points), [*start_points, *among]
+        among = span.coordinates(among)
+    directions = [*among]
     minima: list[Minimum] = []
     for R in radii.tolist():
         large_logits = max_margin is not None and R * problem.key_scale > LARGE_LOGITS
-        candidates = directions[: start_count + FEW_STARTS] if large_logits else directions
+        candidates = directions[:FEW_STARTS] if large_logits else directions
         minima.append(search.best(R, candidates, minima[-1] if minima else None))
     unit = None if max_margin is None else max_margin.direction
     points = np.array([m.p for m in minima])

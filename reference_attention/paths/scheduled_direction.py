@@ -7,8 +7,7 @@ p_R/R, with p_R the prompt of the path at radius R, tends to
 
     p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c slack_i) (i ∉ S).
 
-The formula is not in the paper: :mod:`theorems.token_selection.joint_paths.joint_constants` derives it, and
-docs/regime_map.md shows measurements.
+The formula is not in the paper: :mod:`theorems.token_selection.joint_paths.joint_constants` derives it.
 """
 
 from __future__ import annotations

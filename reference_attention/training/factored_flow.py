@@ -50,8 +50,6 @@ class FactoredFlow:
         stop: ``NORM`` (the requested norm was reached), ``STATIONARY`` (the flow converges to the last point) or
             ``FAILED``.
         reason: the reason why the flow failed; empty if it did not fail.
-        relative, absolute: the solver's relative and absolute tolerances on the entries of K and Q.
-        evaluations: the number of gradients computed.
     """
 
     K: Keys
@@ -63,9 +61,6 @@ class FactoredFlow:
     log_risk: Float64[np.ndarray, "r"]
     stop: Stop
     reason: str
-    relative: float
-    absolute: float
-    evaluations: int
     _times: Callable[[], Float64[np.ndarray, "r"]] = field(repr=False)
 
     @cached_property
@@ -77,16 +72,6 @@ class FactoredFlow:
     def W(self) -> Weights:
         """Return W = K Qᵀ, (r, d, e)."""
         return np.asarray(self.K @ np.swapaxes(self.Q, 1, 2))
-
-    @property
-    def layout(self) -> Layout:
-        """Return the layout that joins K and Q to a single vector, a point of R^{(d+e)m}."""
-        return Layout(self.K.shape[1], self.Q.shape[1], self.K.shape[2])
-
-    @property
-    def points(self) -> Float64[np.ndarray, "r k"]:
-        """Return each (K, Q) as a point of R^{(d+e)m}, (r, (d + e) m)."""
-        return self.layout.join(self.K, self.Q)
 
     @property
     def reached_norm(self) -> bool:
@@ -153,8 +138,5 @@ def factored_flow(
         log_risk=log_risk,
         stop=stop,
         reason=reason,
-        relative=relative,
-        absolute=tracer.absolute,
-        evaluations=tracer.evaluations,
         _times=tracer.log_times,
     )

@@ -20,7 +20,6 @@ from scipy.integrate import BDF, LSODA, Radau
 
 from reference_attention import risk
 from reference_attention.angles import one_minus_cosine_along
-from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
 from reference_attention.span import span_of
@@ -90,8 +89,6 @@ class Flow:
     def reached_norm(self) -> bool:
         """Return whether the flow reached the requested norm."""
         return self.stop is Stop.NORM
-
-    reached = FormerName("reached_norm")
 
     def one_minus_cosine(self, direction: Point) -> Float64[np.ndarray, "r"]:
         """Return 1 − cos of the angle between p and ``direction``, (r,), without cancellation; NaN where p = 0."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -41,11 +40,7 @@ def test_the_script_of_the_action_passes_on_a_right_kernel_and_fails_on_a_wrong_
 ) -> None:
     assert run(tmp_path, kernel=f"examples.real_faults.{kernel}", dtype="float64") == code
     folder = tmp_path / ACTION["inputs"]["folder"]["default"]
-    names = {path.name for path in folder.iterdir()}
-    assert {"junit.xml", "attention.sarif", "badge.json"} <= names
-    assert ("test_kernel.py" in names) == bool(code)
-    badge = json.loads((folder / "badge.json").read_text(encoding="utf-8"))
-    assert badge["message"] == ("2 of 2 capabilities" if code == 0 else "1 of 2 capabilities")
+    assert [path.name.partition("-sum")[0] for path in folder.rglob("*.npz")] == ["kernel-log"] * code
 
 
 def test_a_shell_command_given_as_the_kernel_is_taken_for_a_name(tmp_path: Path) -> None:
@@ -53,9 +48,7 @@ def test_a_shell_command_given_as_the_kernel_is_taken_for_a_name(tmp_path: Path)
     assert not (tmp_path / "here").exists()
 
 
-def test_each_input_of_the_action_is_used_and_each_output_written() -> None:
+def test_each_input_of_the_action_is_used() -> None:
     assert [name for name in ACTION["inputs"] if f"inputs.{name} }}}}" not in TEXT.partition("\nruns:")[2]] == []
     assert all("inputs." not in step.get("run", "") for step in ACTION["runs"]["steps"])
-    written = STEP["run"].replace("$FOLDER", "${{ inputs.folder }}")
-    assert [output for output in ACTION["outputs"].values() if f'"{output["value"]}"' not in written] == []
     assert profile_named(ACTION["inputs"]["profile"]["default"])

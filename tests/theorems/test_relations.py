@@ -4,47 +4,102 @@ the suite violates one, and statements that do are caught.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from generators.case import Case
 from generators.finding import Assumption, Finding
-from generators.metamorphic_relations import RELATIONS, relation_named, relation_of, relations_on
 from generators.next_tokens import NextTokens
 from generators.subject import Subject
-from generators.user_data import Given, load
-from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.risk import risk, softmax_weights
-from tests.relations import table
-from tests.theorems.fake_statements import fake_statement, install
-from theorems.command.app import main
-from theorems.core.check import check
-from theorems.core.claim import Claim, Form, Verdict, undecided_claim
+from tests import relations
+from tests.relations import RELATIONS, RUNS, SEARCH, VARIES, apply, relations_on
+from tests.theorems.fake_statements import fake_statement
+from theorems.core.check import Outcome, check
+from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict, undecided_claim
 from theorems.core.claim_name import ALWAYS
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.relation_check import SAME_VERDICT, check_with_relation, compare, difference_of
+from theorems.core.parts import Condition
 from theorems.core.tolerances import EXACT
-from theorems.library.verify import verify
 from theorems.run.registry.suite import statements
-from theorems.run.verify import draw_cases, verify_data, verify_generated
+from theorems.run.verify import draw_cases
 
 CASES = 8
-"""Number of cases of each statement; every night ``make relations`` checks 500."""
+"""Number of cases of each statement."""
+
+
+def relation_of(subject: Subject, id: str = "") -> tuple[str, Any] | None:
+    """Return a random relation of :func:`relations_on`, drawn with the seed of the data, and the changed data."""
+    return next(relations_on(subject, id, shuffled=True), None)
+
+
+class Compared(NamedTuple):
+    """The verdict on a case and, by the named relation, on the changed case: falsified if they differ."""
+
+    relation: str
+    verdict: Verdict
+    reason: str = ""
+
+
+def check_with_relation(statement: Any, case: Subject, under_test: Any) -> Compared:
+    """Check a statement on a case and, unless that falsifies it, on the case changed by one relation."""
+    outcome = check(statement, case, under_test)
+    varied = relation_of(case, statement.id)
+    if outcome.verdict is Verdict.FALSIFIED or varied is None:
+        return Compared("", outcome.verdict, outcome.reason)
+    name, changed = varied
+    again, search = check(statement, changed, under_test), SEARCH.get(statement.id, "")
+    if search and outcome.not_found is not again.not_found and (again.not_found or again.verdict is Verdict.UPHELD):
+        return Compared(name, Verdict.INCONCLUSIVE, search)
+    missing = [each for each in (outcome, again) if each.verdict is Verdict.NOT_APPLICABLE]
+    if len(missing) == 1 and missing[0].reason.partition(": ")[0] in RUNS:
+        return Compared(name, Verdict.INCONCLUSIVE, missing[0].reason)
+    same = case.sizes == changed.sizes
+    # Claims whose condition the case alone decides are made on both cases or on neither.
+    decided = {n for n, when in statement.claims.items() if same and (when == ALWAYS or isinstance(when, Condition))}
+    claims = [claim for each in (outcome, again) for claim in each.claims]
+    lost = {c.name for c in claims if c.not_found} - {c.name for c in claims if c.verdict is Verdict.FALSIFIED}
+    difference = difference_of(outcome, again, decided, lost if search else ())
+    return Compared(name, Verdict.FALSIFIED if difference else outcome.verdict, f"{name}: {difference}")
+
+
+def difference_of(
+    outcome: Outcome, changed: Outcome, expected: Collection[str] = (), skipped: Collection[str] = ()
+) -> str:
+    """Return a phrase for the first difference of two outcomes; of claims only in one, those ``expected`` count."""
+    if outcome.verdict is not changed.verdict:
+        return f"the verdict is {changed.verdict} ({changed.reason}) in place of {outcome.verdict} ({outcome.reason})"
+    if outcome.verdict is Verdict.NOT_APPLICABLE:
+        missing, now = (each.reason.partition(": ")[0] for each in (outcome, changed))
+        return "" if missing == now else f"the assumption that fails is {now} in place of {missing}"
+    before, after = _worst(outcome.claims), _worst(changed.claims)
+    for name in before.keys() & after.keys() - {*skipped}:
+        if before[name] is not after[name]:
+            return f"{name} is {after[name]} in place of {before[name]}"
+    lost = sorted(({*before} ^ {*after}) & {*expected} - {*skipped})
+    return f"{lost[0]} is claimed only on the {'unchanged' if lost[0] in before else 'changed'} case" if lost else ""
+
+
+def _worst(claims: Iterable[Claim]) -> dict[str, Verdict]:
+    worst: dict[str, Verdict] = {}
+    for claim in claims:
+        worst[claim.name] = min(claim.verdict, worst.get(claim.name, claim.verdict), key=WORST_FIRST.index)
+    return worst
 
 
 @pytest.mark.parametrize("id", list(statements()))
 def test_a_case_changed_by_a_relation_has_the_same_verdict(id: str) -> None:
-    result = verify_generated(id, CASES, 0, relations=True)
-    assert result.verdict is not Verdict.FALSIFIED, result.failure and result.failure.sentence
-    assert sum(counts["cases"] for counts in result.relations.values()) >= CASES // 2
+    outcomes = [
+        check_with_relation(statements()[id], case, REFERENCE) for case in draw_cases(statements()[id], CASES, 0)
+    ]
+    assert [outcome for outcome in outcomes if outcome.verdict is Verdict.FALSIFIED] == []
+    assert sum(bool(outcome.relation) for outcome in outcomes) >= CASES // 2
 
 
 def test_every_relation_applies_to_some_data() -> None:
@@ -55,17 +110,17 @@ def test_every_relation_applies_to_some_data() -> None:
     }
     counts = np.array([[1, 1, 2], [2, 0, 1]])
     applied |= _relation_names(NextTokens(np.eye(2), counts, seed=seed) for seed in range(5))
-    assert applied == {relation.name for relation in RELATIONS}
+    assert applied == {*RELATIONS}
 
 
 def _relation_names(cases: Iterable[Subject]) -> set[str]:
-    return {relation.name for case in cases for relation, _ in relations_on(case)}
+    return {name for case in cases for name, _ in relations_on(case)}
 
 
-def test_statements_name_the_relations_that_do_not_hold_for_them_with_reasons() -> None:
-    for statement in statements().values():
-        assert {*statement.varies} <= {relation.name for relation in RELATIONS}, statement.id
-        assert all(statement.varies.values()), statement.id
+def test_the_relations_that_do_not_hold_for_a_statement_are_named_with_reasons() -> None:
+    assert {name for _, name in VARIES} <= {*RELATIONS}
+    assert {id for id, _ in VARIES} | {*SEARCH} <= {*statements()}
+    assert all((*VARIES.values(), *SEARCH.values(), *RUNS.values()))
 
 
 # Statements and an implementation that depend on what should not matter.
@@ -109,19 +164,8 @@ def by_nothing(case: Case, under_test: Implementation) -> Iterator[Claim]:
 FAULTS = (by_order, by_unit, by_axis, by_size, by_claim, by_nothing)
 
 
-fakes = pytest.mark.usefixtures("_fakes")
-
-
 def _holds(name: str) -> Claim:
     return Claim(name, Form.EXACT, 0.0, 0.0, EXACT)
-
-
-@pytest.fixture
-def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(
-        monkeypatch.setattr,
-        {conclusion.__name__: fake_statement(conclusion.__name__, conclusion) for conclusion in FAULTS},
-    )
 
 
 X = np.array([[[4.0, 1.0], [1.0, 2.0], [1.0, 1.0]], [[2.0, 3.0], [1.0, 1.0], [2.0, 1.0]]])
@@ -146,32 +190,19 @@ def test_a_statement_whose_verdict_a_relation_changes_is_caught(id: str, relatio
     statement = fake_statement(id, next(conclusion for conclusion in FAULTS if conclusion.__name__ == id))
     before, differing = check(statement, case, REFERENCE), 0
     for seed in range(20):
-        changed = relation_named(relation).apply(case.replace(seed=seed))
-        if changed is None:
-            continue
-        difference = difference_of(before, check(statement, changed, REFERENCE))
-        outcome = compare(relation_named(relation), before, difference)
-        if outcome.verdict is Verdict.FALSIFIED:
-            differing += 1
-            assert SAME_VERDICT in outcome.reason
-            assert relation in outcome.reason
+        changed = apply(relation, case.replace(seed=seed))
+        differing += changed is not None and bool(difference_of(before, check(statement, changed, REFERENCE)))
     assert differing
 
 
-@fakes
 def test_a_statement_that_breaks_a_relation_is_caught_on_generated_cases() -> None:
-    for id in ("by_size", "by_claim"):
-        result = verify_generated(id, 60, 0, relations=True)
-        assert result.verdict is Verdict.FALSIFIED, id
-        assert result.failure is not None
-        assert result.failure.shrunk
-        assert "the suite contradicts itself" in result.reason
-        assert sum(counts["differing"] for counts in result.relations.values()) == 1
-    result = verify_generated("by_nothing", 60, 0, relations=True)
-    assert result.verdict is Verdict.UPHELD
-    assert sum(counts["cases"] for counts in result.relations.values()) == 60
-    assert sum(counts["differing"] for counts in result.relations.values()) == 0
-    assert verify_generated("by_nothing", 5, 0).relations == {}
+    for conclusion in (by_size, by_claim, by_nothing):
+        statement = fake_statement(conclusion.__name__, conclusion)
+        outcomes = [check_with_relation(statement, case, REFERENCE) for case in draw_cases(statement, 60, 0)]
+        caught = [outcome for outcome in outcomes if outcome.verdict is Verdict.FALSIFIED]
+        assert bool(caught) is (conclusion is not by_nothing)
+        assert all(outcome.relation in outcome.reason for outcome in caught)
+    assert all(outcome.relation for outcome in outcomes)
 
 
 def _first_input_doubled(keys: Any, p: Any) -> Any:
@@ -194,7 +225,7 @@ def test_an_implementation_that_depends_on_the_order_of_inputs_is_caught() -> No
 def test_a_falsified_case_is_not_checked_again_after_a_relation() -> None:
     statement = fake_statement("by_axis", by_axis)
     outcome = check_with_relation(statement, Case(Problem(-X, X[:, :, 0])), REFERENCE)
-    assert [claim.name for claim in outcome.claims] == ["positive"]
+    assert (outcome.verdict, outcome.relation) == (Verdict.FALSIFIED, "")
 
 
 def fewer(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -220,8 +251,11 @@ def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_search_of_a_listed_statement_may_fail_on_one_of_two_equivalent_cases(listed: bool) -> None:
-    statement = replace(fake_statement("lost-in-order", lost_in_order), search="by the last digit" if listed else "")
+def test_a_search_of_a_listed_statement_may_fail_on_one_of_two_equivalent_cases(
+    listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statement = fake_statement("lost-in-order", lost_in_order)
+    monkeypatch.setitem(SEARCH, "lost-in-order", "by the last digit" if listed else "")
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
     permuted = [case for case in drawn if _named(relation_of(case)) == "tokens-permuted"]
     verdicts = {check_with_relation(statement, case, REFERENCE).verdict for case in permuted}
@@ -235,8 +269,11 @@ def lost_besides(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_second_search_of_a_listed_statement_may_fail_on_one_of_two_equivalent_cases(listed: bool) -> None:
-    statement = replace(fake_statement("lost-besides", lost_besides), search="by the last digit" if listed else "")
+def test_a_second_search_of_a_listed_statement_may_fail_on_one_of_two_equivalent_cases(
+    listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statement = fake_statement("lost-besides", lost_besides)
+    monkeypatch.setitem(SEARCH, "lost-besides", "by the last digit" if listed else "")
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
     verdicts = {check_with_relation(statement, case, REFERENCE).verdict for case in drawn}
     assert (Verdict.FALSIFIED in verdicts) is not listed
@@ -249,17 +286,18 @@ def test_an_assumption_decided_by_a_run_may_hold_on_one_of_two_equivalent_cases(
     first = Assumption("runs", "a run ends well", "", lambda case: Finding(bool(case.problem.optimal[0] == 0), "ends"))
     own = {"assumptions": ("runs",), "own_assumptions": {"runs": first}}
     statement = replace(fake_statement("run-in-order", by_nothing), **own)
-    monkeypatch.setattr("theorems.core.relation_check.RUNS", {"runs": "by the last digit"} if listed else {})
+    if listed:
+        monkeypatch.setitem(RUNS, "runs", "by the last digit")
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
     outcomes = [check_with_relation(statement, case, REFERENCE) for case in drawn]
     verdicts = {outcome.verdict for outcome in outcomes}
     assert verdicts == {Verdict.UPHELD, Verdict.INCONCLUSIVE if listed else Verdict.FALSIFIED}
 
 
-def test_relations_that_a_statement_excludes_are_not_applied() -> None:
-    every = {relation.name: "why" for relation in RELATIONS}
-    assert relation_of(ORDERED, every) is None
-    assert not relations_on(ORDERED, every)
+def test_relations_that_a_statement_excludes_are_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relations, "VARIES", {("every", name): "why" for name in RELATIONS})
+    assert relation_of(ORDERED, "every") is None
+    assert not [*relations_on(ORDERED, "every")]
     assert relation_of(ORDERED) is not None
 
 
@@ -277,14 +315,14 @@ def check_risk_at_the_changed_prompt(id: str) -> None:
     for case in draw_cases(statements()[id], 12, 3):
         start = np.round(64 * case.rng().normal(size=case.problem.d)) / 64 / case.problem.key_scale
         given = case.replace(start=start)
-        for relation, changed in relations_on(given, statements()[id].varies):
+        for name, changed in relations_on(given, id):
             assert isinstance(changed, Case)
             assert changed.start is not None
-            if relation.name == "unit-of-scores":
+            if name == "unit-of-scores":
                 continue
-            tried.add(relation.name)
+            tried.add(name)
             before, after = _risk(case.problem, start), _risk(changed.problem, changed.start)
-            np.testing.assert_allclose(after, before, rtol=1e-9, err_msg=relation.name)
+            np.testing.assert_allclose(after, before, rtol=1e-9, err_msg=name)
     assert len(tried) >= 7
 
 
@@ -294,22 +332,22 @@ def _risk(problem: Problem, p: Any) -> float:
 
 def test_a_relation_is_not_applied_where_it_would_round() -> None:
     third = Case(Problem(np.full((1, 2, 2), 1 / 3) * [[[1.0], [2.0]]], [[1.0, 0.0]]))
-    assert relation_named("rotated").apply(third) is None
-    assert relation_named("reflected").apply(third.replace(problem=Problem(X + 1e-17 + 1 / 3, X[:, :, 0]))) is None
-    assert relation_named("keys-shifted").apply(third) is None
+    assert apply("rotated", third) is None
+    assert apply("reflected", third.replace(problem=Problem(X + 1e-17 + 1 / 3, X[:, :, 0]))) is None
+    assert apply("keys-shifted", third) is None
     far = Case(Problem(X * 1e135, X[:, :, 0]))
-    changed = [relation_named("unit-of-keys").apply(far.replace(seed=seed)) for seed in range(40)]
+    changed = [apply("unit-of-keys", far.replace(seed=seed)) for seed in range(40)]
     assert None in changed, "magnitudes leave the range"
 
 
 def test_data_with_an_unknown_array_are_not_changed_except_by_writing_and_reading() -> None:
     odd = ONE.replace(arrays=MappingProxyType({"odd": np.ones(2)}))
-    assert [relation.name for relation, _ in relations_on(odd)] == ["written-and-read"]
+    assert [name for name, _ in relations_on(odd)] == ["written-and-read"]
 
 
 def test_a_vocabulary_is_written_and_read_like_numbers() -> None:
     windows = NextTokens(np.eye(2), np.array([[1, 1], [2, 0]]), vocabulary=(" ", "a"))
-    again = relation_named("written-and-read").apply(windows)
+    again = apply("written-and-read", windows)
     assert isinstance(again, NextTokens)
     assert again.vocabulary == (" ", "a")
 
@@ -320,57 +358,5 @@ def test_the_relation_applied_to_a_case_depends_only_on_the_case_s_seed() -> Non
     assert len(set(drawn)) > 6
 
 
-def _named(drawn: tuple[Any, Subject] | None) -> str:
-    return "" if drawn is None else str(drawn[0].name)
-
-
-# ``theorems verify --relations`` and the function ``verify`` with ``relations=True``.
-
-
-@fakes
-def test_the_command_checks_a_relation_on_user_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.savez("one.npz", keys=ONE.problem.keys, scores=ONE.problem.scores)
-    seeds = [seed for seed in range(60) if _named(relation_of(load("one.npz", seed).case)) == "inputs-twice"]
-    options = ["--data", "one.npz", "--seed", str(seeds[0]), "--jobs", "1", "--json", "r.json"]
-    assert main(["verify", "by_size", *options]) == 0
-    assert main(["verify", "by_size", *options, "--relations"]) == 1
-    printed = capsys.readouterr().out
-    assert "inputs-twice: where every input occurs twice, the verdict is inconclusive" in " ".join(printed.split())
-    assert "--relations" in printed.partition("Reproduce with")[2]
-    [statement] = json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]
-    assert statement["relations"] == {"inputs-twice": {"cases": 1, "differing": 1, "not_found": 0}}
-    assert (
-        main(["verify", "by_size", "--data", next(map(str, Path("falsified").iterdir())), "--relations", "--jobs", "1"])
-        == 1
-    )
-    assert verify_data("by_size", Given(ONE.replace(seed=seeds[0])), relations=True).verdict is Verdict.FALSIFIED
-
-
-def test_relations_cannot_be_combined_with_an_attention_kernel(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", "--relations", "--attention", "torch.nn.functional:scaled_dot_product_attention"]) == 2
-    assert "--relations cannot be combined with --attention" in capsys.readouterr().err
-    with pytest.raises(InvalidInput, match="cannot be combined with attention"):
-        verify("lemma-3", relations=True, attention="m:f")
-
-
-def test_relations_can_be_checked_from_python() -> None:
-    results = verify("lemma-11", examples=4, relations=True)
-    assert results.verdict is Verdict.UPHELD
-    assert sum(counts["cases"] for counts in results["lemma-11"].relations.values()) == 4
-
-
-def test_the_table_of_relations_is_printed() -> None:
-    counts = {"inputs-permuted": {"cases": 3, "differing": 0}, "rotated": {"cases": 2, "differing": 1}}
-    head, _, row, total = table([{"id": "lemma-11", "examples": 5, "relations": counts}]).splitlines()
-    cells = dict(zip(head.split("|"), row.split("|"), strict=True))
-    assert {name.strip(): cell.strip() for name, cell in cells.items() if cell.strip()} == {
-        "statement": "lemma-11",
-        "cases": "5",
-        "inputs-permuted": "3",
-        "rotated": "2, **1**",
-        "labels-and-head-negated": "–",
-    }
-    assert {cell.strip() for cell in total.split("|")} == {"", "all", "5", "3", "2", "0"}
+def _named(drawn: tuple[str, Any] | None) -> str:
+    return "" if drawn is None else drawn[0]

@@ -8,11 +8,9 @@
 | `minibatch_momentum` | steepest descent with momentum on batches in any order, any norm: the margin at every step |
 | `adam_max_margin` | full-batch Adam without ε on classification data: the ℓ∞ margin |
 | `incremental_adam_equal_moduli` | Adam on single samples of equal moduli: the ℓ2 margin |
-| `adam_proxy_fixed_point` | Adam on batches as β2 → 1: a direction between the ℓ2 and the ℓ∞ max-margin directions |
 | `adam_one_input` | Adam on attention, one input, from any start |
 | `adam_from_a_margin` | Adam on attention, from a start of sufficient margin |
 | `minibatch_from_a_margin` | the bounds of steepest descent from a margin for batches of inputs, any norm and order |
-| `one_query_rules` | with a single query z, update rules on W are update rules on the prompt p = Wz |
 """
 
 from max_margin_theorems.papers import Paper
@@ -23,7 +21,6 @@ PAPER = Paper(
     statements="theorems.adaptive_methods",
     without="theorems.adaptive_methods.without",
     faults="theorems.adaptive_methods.faults",
-    figures="theorems.adaptive_methods.figures",
     gaps="theorems.adaptive_methods.margin_gap:GAPS",
     after=("steepest-descent",),
     explained=(),

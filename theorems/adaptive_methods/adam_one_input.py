@@ -44,7 +44,6 @@ STEPS = 100
     cases=one_input_cases,
     kernel=SATURATED,
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
-    varies={"inputs-twice": "the derivation assumes one input"},
 )
 def adam_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A, B hold and ATT-SVM be feasible; rows, γ, D, D', Φ are those of steepest-one-input.

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flint import fmpq
 
 from generators.adaptive_methods import EPOCHS, batch_schedule, epoch_length
 from reference_attention.exact import to_floats
@@ -25,21 +24,13 @@ from theorems.adaptive_methods.adam import (
     next_moments,
 )
 from theorems.adaptive_methods.batches import batch_gradient, label_samples, minibatch_descent
-from theorems.adaptive_methods.one_query_rules import rows_normalised
-from theorems.adaptive_methods.proxy_fixed_point import (
-    ProxyFixedPoint,
-    euclidean_duals,
-    proxy_direction,
-    proxy_fixed_point,
-)
 from theorems.faults.fault import Faults, Kind
 
 RUN = Faults(Kind.RUN)
-ADAM, BATCHES, QUERY = "adam-max-margin", "minibatch-momentum", "one-query-rules"
-PROXY = "adam-proxy-fixed-point"
+ADAM, BATCHES = "adam-max-margin", "minibatch-momentum"
 
 
-@RUN.plant("adam-with-epsilon", "√V + ε for √V, ε = 1e-8", ADAM, adam_direction, size=1e-8, unit="ε", smallest=1e-12)
+@RUN.plant("adam-with-epsilon", "√V + ε for √V, ε = 1e-8", ADAM, adam_direction, size=1e-8)
 def _epsilon(right: Any, size: float, moments: Moments, betas: Betas, t: int) -> Array:
     root = moments.root + size * np.exp(-np.maximum(moments.log_scale, -700.0))[:, None]
     return np.asarray(right(replace(moments, root=np.where(moments.root > 0, root, 0.0)), betas, t))
@@ -192,62 +183,9 @@ def _forgotten(right: Any, samples: ScaledGradient, shares: Array) -> ScaledGrad
     return right(samples, (shares > 0) / max(int((shares > 0).sum()), 1))
 
 
-@RUN.plant("rows-for-columns", "columns normalised in place of rows", QUERY, rows_normalised)
-def _columns(right: Any, matrices: Array) -> Array:
-    return np.asarray(np.swapaxes(right(np.swapaxes(matrices, -1, -2)), -1, -2))
-
-
-@RUN.plant(
-    "rows-by-mean-square",
-    "rows divided by the root mean square of their entries, for their norm",
-    QUERY,
-    rows_normalised,
-)
-def _mean_square(right: Any, matrices: Array) -> Array:
-    return np.asarray(right(matrices) * math.sqrt(matrices.shape[-1]))
-
-
 @RUN.plant("sample-loss-exponential", "∇e^{−x·W} for ∇log(1 + e^{−x·W})", BATCHES, label_samples)
 def _exponential(right: Any, problem: MasterProblem, theta: Array) -> ScaledGradient:
     samples = right(problem, theta)
     rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
     odds = np.logaddexp.reduce(-(theta @ rows.T).reshape(len(theta), problem.contexts, -1), axis=-1)
     return ScaledGradient(np.asarray(samples.log_scale) + np.logaddexp(0.0, odds), samples.direction)
-
-
-@RUN.plant("proxy-of-other-batches", "batches of two samples where one is requested", PROXY, proxy_fixed_point)
-def _other_batches(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
-    return right(rows, counts, 2 if batch == 1 and counts.sum() > 2 else batch)
-
-
-@RUN.plant(
-    "proxy-of-one-scale", "the duals of the ℓ2 solution, as if √V were equal in all entries", PROXY, proxy_fixed_point
-)
-def _one_scale(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
-    return euclidean_duals(rows)
-
-
-@RUN.plant("proxy-without-a-sample", "a fixed point that leaves out the last sample", PROXY, proxy_fixed_point)
-def _without_a_sample(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
-    if len(rows) == 1 or counts[:-1].sum() <= batch:
-        return right(rows, counts, batch)
-    point = right(rows[:-1], counts[:-1], batch)
-    return None if point is None else ProxyFixedPoint(point.support, [*point.weights, fmpq(0)])
-
-
-@RUN.plant("proxy-squares-sums", "k equal samples counted k² times in the mean of squares", PROXY, proxy_direction)
-def _squared_sums(right: Any, samples: ScaledGradient, counts: Array, batch: int) -> Array:
-    grown = ScaledGradient(np.asarray(samples.log_scale) + np.log(counts), samples.direction)
-    return np.asarray(right(grown, np.ones_like(counts), min(batch, len(counts))))
-
-
-@RUN.plant(
-    "proxy-without-root", "the gradient divided by the mean of squares, without the root", PROXY, proxy_direction
-)
-def _proxy_without_root(right: Any, samples: ScaledGradient, counts: Array, batch: int) -> Array:
-    step = right(samples, counts, batch)
-    return np.asarray(step * np.abs(step))
-
-
-SURVIVORS: dict[str, dict[str, str]] = {}
-"""Statement id → fault id → the reason why the statement stays true under this fault."""

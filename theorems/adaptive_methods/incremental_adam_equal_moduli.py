@@ -56,11 +56,6 @@ ALONG = sharper("run-turns-to-the-euclidean-solution")
     cases=equal_modulus_cases,
     kernel=SVM_ONLY,
     needs=NEEDS,
-    varies={
-        "rotated": "a rotated sample has entries of several moduli",
-        "reflected": "a reflected sample has entries of several moduli",
-        "coordinate-of-zero": "a coordinate of zeros has another modulus",
-    },
 )
 def incremental_adam_equal_moduli(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let separable samples x_i of two classes have |x_ij| = α_i > 0 for all j; step t uses a sample i_t, in any order.

@@ -1,7 +1,7 @@
-"""Statements on Adam, each without an assumption: entries of several moduli, entries that are 0, a squared loss.
+"""Statements on Adam, each without an assumption: entries of several moduli, a squared loss.
 
 References: derived here; :mod:`theorems.adaptive_methods.incremental_adam_equal_moduli`,
-:mod:`theorems.adaptive_methods.adam_proxy_fixed_point`, :mod:`theorems.adaptive_methods.adam_one_input`.
+:mod:`theorems.adaptive_methods.adam_one_input`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,20 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from flint import arb
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
-from jaxtyping import Float64
 
-from generators.adaptive_methods import EQUAL_MODULI, FULL_FEATURES, equal_modulus_cases
+from generators.adaptive_methods import EQUAL_MODULI, equal_modulus_cases
 from generators.case import Case
 from generators.labelled_features import LabelledFeatures
 from reference_attention.svm.norm_max_margin import norm_max_margin
 from reference_attention.training.iteration import batch_field
 from theorems.adaptive_methods.adam import Betas, adam_descent
 from theorems.adaptive_methods.adam_bounds import AdamBounds
-from theorems.adaptive_methods.adam_proxy_fixed_point import PROXY_ROUNDING, SOLVES, samples_of
 from theorems.adaptive_methods.incremental_adam_equal_moduli import incremental_adam_equal_moduli
 from theorems.adaptive_methods.inexact_steps import GROWS, InexactSteps, attention_gain
 from theorems.bounded import exact, value_of
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.steepest_descent.geometry import Geometry
 from theorems.steepest_descent.steepest_run import StepSchedule
@@ -55,59 +52,6 @@ unequal_moduli = Weakening.of_claims(
     " least ‖w‖_2 does.",
     cases=unequal_modulus_cases,
 )
-
-
-@st.composite
-def zero_entry_cases(draw: DrawFn) -> LabelledFeatures:
-    """Draw two samples (p, 0) and (q, r) of class 0, all positive."""
-    p, q, r = (draw(st.sampled_from((1.0, 2.0, 0.5, 0.25))) for _ in range(3))
-    return LabelledFeatures(np.array([[p, 0.0], [q, r]]), np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), 2)
-
-
-CELLS = 64
-"""The number of parts into which the range [0, 1] of a sample's weight is cut; on each part it is proven that the
-functions F_1 and F_2 of ``adam-proxy-fixed-point`` differ.
-"""
-
-
-@weaken(
-    "adam-proxy-fixed-point",
-    without=FULL_FEATURES.id,
-    refutes="there is a c ≥ 0 of sum 1 that is positive only where F_i(c) is the smallest",
-    cases=zero_entry_cases,
-)
-def zero_entries(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
-    """Let an entry be 0: a sample that alone moves a coordinate moves it at full speed, however small its weight.
-
-    If this weight is 0, P of adam-proxy-fixed-point is 0 in the coordinate (0/0 is taken as 0), so F is not continuous.
-    For two samples (p, 0) and (q, r) in batches of one, all weights (1 − c, c) are tried: c = 0, c = 1, and balls that
-    cover the numbers between.
-    """
-    samples, _ = samples_of(case)
-    if len(samples.rows) != 2 or samples.batch != 1:
-        return
-    ends = [
-        np.where(np.eye(2)[k], np.abs(samples.rows[k]).sum(), samples.rows[1 - k] @ np.sign(samples.rows[k]))
-        for k in (0, 1)
-    ]
-    spare = [float(ends[k][1 - k] - ends[k][k]) for k in (0, 1)]
-    apart = [gap_between(samples.rows, k) for k in range(CELLS)]
-    low, high = min(float(x.lower()) for x in apart), max(float(x.upper()) for x in apart)
-    spare.append(max(-low, high) if low < 0 < high else -min(abs(low), abs(high)))
-    yield at_least(SOLVES, Form.EXACT, max(spare), 0.0, rounding=1e-12, why=PROXY_ROUNDING)
-
-
-def gap_between(rows: Float64[np.ndarray, "2 d"], cell: int) -> arb:
-    """Return a ball that contains F_2 − F_1 for all weights of sample 2 in ``cell``; at 0 and 1, its limit."""
-    second = (arb(2 * cell + 1) + arb(0, 1)) / (2 * CELLS)
-    c, total = (1 - second, second), arb(0)
-    for x, y in rows.T.tolist():
-        if x == 0 or y == 0:
-            # If only one sample moves a coordinate, it does so at full speed, whatever its weight.
-            total += abs(y) - abs(x)
-        else:
-            total += (y - x) * (c[0] * x + c[1] * y) / ((c[0] * x) ** 2 + (c[1] * y) ** 2).sqrt()
-    return total
 
 
 STEPS = 300

@@ -23,7 +23,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from reference_attention.deprecation import FormerName
 from reference_attention.floats import EPS
 from theorems.bounded.arithmetic import LARGEST, current
 
@@ -203,8 +202,6 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         """Return the same values with errors increased by |by|, an error of the formula or a bound derived by hand."""
         more = np.abs(exactly(by))
         return restore_invariants(self.value, upward(self.error + more), lambda: more == 0)
-
-    widened = FormerName("widen")
 
 
 _plain: ContextVar[bool] = ContextVar("plain", default=False)

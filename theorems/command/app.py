@@ -18,7 +18,7 @@ from typing import Annotated, Any, cast, get_type_hints
 
 import typer
 
-from max_margin_theorems.extensions import extensions, object_at
+from max_margin_theorems.extensions import object_at
 from theorems.command import subcommands
 from theorems.core.exit_code import Exit
 
@@ -76,36 +76,15 @@ SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
     (subcommands.ShowOptions, "listings:show"),
     (subcommands.VerifyOptions, "verify:verify_and_report"),
     (subcommands.ExplainOptions, "explain:explain_and_report"),
-    (subcommands.ExploreOptions, "explore:explore_and_serve"),
     (subcommands.HuntOptions, "counterexamples:hunt_and_report"),
     (subcommands.ReplayOptions, "counterexamples:replay_and_report"),
-    (subcommands.PowerOptions, "power:power_and_report"),
     (subcommands.BenchOptions, "benchmark:bench_and_report"),
     (subcommands.FiguresOptions, "figures:figures_and_report"),
-    (subcommands.ReportOptions, "report:report_and_write"),
 )
 """For each subcommand, the class of its options, and the function in :mod:`theorems.command` that takes them."""
 
-FORMER = {
-    "tolerances": "list tolerances",
-    "drawn": "list drawn",
-    "counterexamples": "list counterexamples",
-    "regime-map": "figures regime-map",
-    "show --tolerances": "list tolerances",
-    "list --assumptions": "list assumptions",
-    "list --data": "list data",
-    "list --drawn": "list drawn",
-    "list --counterexamples": "list counterexamples",
-    "verify --no-isolate": "verify --jobs 0",
-    "verify --sarif": "verify --report FILE.sarif",
-}
-"""Removed subcommands and options, each with its replacement."""
-
 for options, function in SUBCOMMANDS:
     add_subcommand(options, f"theorems.command.{function}")
-for extension in extensions():
-    for options, place in extension.subcommands():
-        add_subcommand(options, place)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,9 +98,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(AttributeError, ValueError):
             getattr(sys, name).reconfigure(errors="replace")
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if former := _former(words):
-        _say(former)
-        return Exit.BAD_INPUT
     try:
         code = app(args=words or ["--help"], prog_name="theorems", standalone_mode=False)
         sys.stdout.flush()
@@ -137,16 +113,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _close_output(Exit.BROKEN_PIPE)
     except Exception as error:
         return _complaint(error, words)
-
-
-def _former(arguments: Sequence[str]) -> str:
-    """Return the message that names the replacement of a removed subcommand or option; empty if none is used."""
-    words = [word.partition("=")[0] for word in arguments]
-    for former, new in FORMER.items():
-        command, _, option = former.partition(" ")
-        if words[:1] == [command] and (not option or option in words):
-            return f"`theorems {former}` is now `theorems {new}`."
-    return ""
 
 
 def _complaint(error: Exception, words: Sequence[str]) -> int:

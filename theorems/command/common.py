@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, to_json, write_text
-from theorems.command.subcommands import HuntOptions, PowerOptions
+from theorems.command.subcommands import HuntOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
@@ -54,7 +54,7 @@ def run_units(units: Sequence[Work[R]], jobs: int, title: str, steps: str, **opt
 
 
 @contextmanager
-def resumable(options: HuntOptions | PowerOptions, run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def resumable(options: HuntOptions, run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield keyword arguments for :func:`run_units`: the journal of ``--resume`` and the workers of ``--engine``.
 
     Raises:
@@ -93,11 +93,7 @@ def exit_code_of(results: Sequence[Result]) -> int:
         bad = next(result for result in results if result.bad_input)
         complain(f"{bad.id}: {bad.bad_input}")
         return Exit.BAD_INPUT
-    return exit_code_of_verdicts({result.verdict for result in results}, "no statement applies to these data")
-
-
-def exit_code_of_verdicts(verdicts: Set[Verdict], nothing: str) -> int:
-    """Return the exit code for verdicts; if all are "not applicable", print ``nothing`` as the reason."""
+    verdicts = {result.verdict for result in results}
     if verdicts <= {Verdict.NOT_APPLICABLE}:
-        complain(f"nothing was checked: {nothing}.")
+        complain("nothing was checked: no statement applies to these data.")
     return exit_of(verdicts)

@@ -1,4 +1,4 @@
-"""Completions for a shell: ids, assumptions, data, planted faults, rules of benchmarks, figures, engines."""
+"""Completions for a shell: ids, assumptions, data, rules of benchmarks, figures, engines."""
 
 from __future__ import annotations
 
@@ -58,13 +58,6 @@ def data(incomplete: str) -> list[str]:
         if stem.startswith(".") or not file.name.startswith(".")
     ]
     return [*_beginning(incomplete, all_data()), *files_and_folders]
-
-
-def faults(incomplete: str) -> list[str]:
-    """Return the names of planted faults that complete the text."""
-    from theorems.faults import FAULTS
-
-    return _beginning(incomplete, FAULTS)
 
 
 def rules(incomplete: str) -> list[str]:

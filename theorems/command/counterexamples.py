@@ -18,7 +18,7 @@ from theorems.command.common import complain, resumable, run_units
 from theorems.command.options import JOBS
 from theorems.command.subcommands import HuntOptions, ReplayOptions
 from theorems.core.exit_code import Exit
-from theorems.counterexamples.assumption_table import Status, markdown, pairs_in
+from theorems.counterexamples.assumption_table import Status, pairs_in
 from theorems.counterexamples.check import examine, in_own_units
 from theorems.counterexamples.console_output import (
     hunt_progress,
@@ -208,7 +208,7 @@ def replay_and_report(options: ReplayOptions) -> int:
     return Exit.INCONCLUSIVE if examined.undecided else Exit.UPHELD
 
 
-def table_and_report(ids: Sequence[str], as_markdown: bool) -> int:
+def table_and_report(ids: Sequence[str]) -> int:
     """Replay the recorded counterexamples of statements, by default of all, and print a table of the results.
 
     Return 0 if every pair of a statement and an assumption has a counterexample that replays, or needs none; else 1.
@@ -222,10 +222,7 @@ def table_and_report(ids: Sequence[str], as_markdown: bool) -> int:
     if interrupted:
         complain("interrupted; a partial table is not printed.")
         return Exit.INTERRUPTED
-    if as_markdown:
-        print(markdown(rows), end="")
-    else:
-        console().print(rows_table(rows))
+    console().print(rows_table(rows))
     missing = [row for row in rows if row.status in (Status.HOLE, Status.DOES_NOT_REPLAY)]
     complain(*(f"{row.id}: {row.status}. {row.explanation}" for row in missing))
     return Exit.FALSIFIED if missing else Exit.UPHELD

@@ -8,7 +8,6 @@ from reference_attention.files import write_bytes, write_text
 from theorems.command.common import check_targets, complain
 from theorems.command.subcommands import ExplainOptions
 from theorems.core.exit_code import Exit
-from theorems.explanations.explanation import Explanation
 from theorems.explanations.head_explanations import HeadExplanations
 from theorems.explanations.plot import check_kind
 from theorems.library.arguments import as_given
@@ -48,8 +47,6 @@ def explain_and_report(options: ExplainOptions) -> int:
     if isinstance(explanation, HeadExplanations):
         head = quote(f"{options.module}[0]")
         console().print(f"To explain one head in full: theorems explain {data} --module {head}", soft_wrap=True)
-    if isinstance(explanation, Explanation) and not case.unfit_for(()):
-        console().print(f"To drag its tokens: theorems explore {data}", soft_wrap=True)
     if options.json is not None:
         write_text(options.json, explanation.to_json())
     if options.plot is not None and drawing is not None:

@@ -12,8 +12,7 @@ from theorems.core.exit_rule import exit_of
 from theorems.figures.figure import Figure, Settings
 from theorems.figures.figure_files import FORMATS, check_matplotlib, path_of, render_figure
 from theorems.figures.figure_units import Computed, sheets
-from theorems.figures.images import cifar_10
-from theorems.figures.registry import FIGURES, figures_named, missing, missing_sentence
+from theorems.figures.registry import figures_named
 from theorems.run.tables import column_table, console
 
 
@@ -31,14 +30,9 @@ def figures_and_report(options: FiguresOptions) -> int:
     check_directory(options.out, "the figures")
     make_directory(options.out)
     check_targets(*(path_of(options.out, figure, ending) for figure in figures for ending in (options.kind, "json")))
-    if options.cifar10 is not None:
-        cifar_10(options.cifar10)
 
-    settings = Settings(
-        options.trials, options.seed, epochs=options.epochs, cifar10=options.cifar10, checkpoints=options.out
-    )
-    units = sheets(figures, settings)
-    computed, interrupted = run_units(units, options.jobs, "figures", "epochs")
+    units = sheets(figures, Settings(options.trials, options.seed))
+    computed, interrupted = run_units(units, options.jobs, "figures", "pieces")
     by_name = {name: result for unit, result in zip(units, computed, strict=True) for name in unit.names}
     computed_figures = [figure for figure in figures if not by_name[figure.name].failed]
     for figure in computed_figures:
@@ -46,9 +40,6 @@ def figures_and_report(options: FiguresOptions) -> int:
     out = console()
     rows = [(figure.name, figure.plain_title, f"{figure.stem}.{options.kind}, .json") for figure in computed_figures]
     out.print(column_table("figure", "shows", f"files in {options.out}", rows=rows))
-    lacking = [] if options.names else [figure for figure in FIGURES.values() if missing(figure)]
-    if lacking:
-        out.print(f"Left out: {missing_sentence(lacking)}", soft_wrap=True)
     if interrupted:
         complain("interrupted; the files listed were written.")
         return Exit.INTERRUPTED

@@ -31,7 +31,7 @@ from theorems.run.registry.suite import (
     tolerances_of,
 )
 from theorems.run.registry.user_file import is_in_a_file
-from theorems.run.tables import column_table, console, markdown_table
+from theorems.run.tables import column_table, console
 
 
 def print_list(options: ListOptions) -> int:
@@ -48,13 +48,9 @@ def print_list(options: ListOptions) -> int:
     if ids and name not in ("drawn", "counterexamples"):
         raise InvalidInput(f"list: {name} takes no ids; only drawn and counterexamples do.")
     if name == "counterexamples":
-        return table_and_report(ids, options.markdown)
-    tables = _tables(name, ids)
-    if options.markdown:
-        print("\n\n".join(markdown_table(table.columns, table.rows) for table in tables))
-    else:
-        for table in tables:
-            console().print(_printed(table))
+        return table_and_report(ids)
+    for table in _tables(name, ids):
+        console().print(_printed(table))
     return Exit.UPHELD
 
 

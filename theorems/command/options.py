@@ -81,11 +81,6 @@ def folder(help: str) -> Any:
     return text("DIR", help)
 
 
-def as_markdown(content: str) -> Any:
-    """Return the option ``--markdown``; ``content`` says, in the help text, what it prints."""
-    return typer.Option("--markdown", help=f"Print {content}.")
-
-
 def data(help: str, *names: str) -> Any:
     """Return the option ``--data``; ``names`` replace this name."""
     return text("FILE|NAME", help, completion.data, *names)

@@ -34,7 +34,6 @@ class ListOptions:
             "TABLE|ID",
         ),
     ] = None
-    markdown: Annotated[bool, options.as_markdown("Markdown")] = False
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,6 @@ class VerifyOptions:
         typer.Option(
             "--realistic", help="Generate only cases that resemble users' data: sparse, rounded, repeated numbers."
         ),
-    ] = False
-    relations: Annotated[
-        bool,
-        typer.Option("--relations", help="Check each case again after a change that must not change the verdict."),
     ] = False
     data: options.DataNotGenerated = None
     attention: Annotated[
@@ -113,25 +108,10 @@ class VerifyOptions:
     timeout: options.Timeout = None
     case_timeout: options.CaseTimeout = options.PATIENCE
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first falsified statement.")] = False
-    junit_xml: Annotated[Path | None, options.file("Write the verdicts as JUnit XML.")] = None
     known_failures: options.KnownFailures = None
     write_known_failures: Annotated[
         Path | None,
         options.file("Write a file for --known-failures; a later run fails if it checks fewer claims than this run."),
-    ] = None
-    emit_test: Annotated[Path | None, options.file("Write a test that fails on your kernel and needs only torch.")] = (
-        None
-    )
-    report: Annotated[
-        list[Path] | None,
-        options.text(
-            "FILE.md|FILE.html|FILE.sarif",
-            "Write a document with verdicts, claims, tolerances with reasons, counterexamples and planted faults; or,"
-            " as SARIF 2.1.0 for code scanning, the verdicts other than upheld. Repeat the option for several files.",
-        ),
-    ] = None
-    badge: Annotated[
-        Path | None, options.file("Write the number of upheld capabilities as JSON for a badge of shields.io.")
     ] = None
 
 
@@ -180,28 +160,6 @@ class ExplainOptions:
 
 
 @dataclass(frozen=True)
-class ExploreOptions:
-    """Open a page in the browser: drag a token, and see what the theorems say.
-
-    The page draws tokens, max-margin directions and runs in the plane while you drag, and lists assumptions and
-    verdicts. You can save the state as data, a test, a picture or a link. The page is served on this machine only, at
-    an address that contains a secret, until Ctrl-C.
-
-    Exit code 0: the file is written; 2: bad input, or bokeh is not installed; 130: ended by Ctrl-C.
-    """
-
-    data: Annotated[
-        str | None,
-        options.data("A .npz or .json file, a named dataset, a recorded counterexample, or a link."),
-    ] = None
-    html: Annotated[Path | None, options.file("Write the page as a file that needs no server, and exit.")] = None
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port of the server; 0: any free port.")] = 0
-    open: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the browser; the address is printed in any case.")
-    ] = True
-
-
-@dataclass(frozen=True)
 class HuntOptions:
     """Hunt for data on which a statement fails once one of its assumptions is dropped.
 
@@ -239,27 +197,6 @@ class ReplayOptions:
     """
 
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A counterexample that hunt wrote.")]
-
-
-@dataclass(frozen=True)
-class PowerOptions:
-    """Tabulate which statement catches which planted fault, after how many examples, and down to which size of fault.
-
-    Exit code 0: each fault is caught by some statement; 1: a fault is caught by none; 2: bad input; 3: the correct
-    implementation is falsified.
-    """
-
-    ids: Annotated[list[str] | None, options.identifiers("Statements; all by default.", completion.ids)] = None
-    faults: Annotated[
-        list[str] | None,
-        options.text("NAME", "A planted fault; all by default. Repeat the option for several.", completion.faults),
-    ] = None
-    examples: Annotated[int, options.examples_option("cases per statement at most")] = 10
-    seed: Annotated[int, options.same_seed("table")] = 0
-    jobs: Annotated[int, options.processes("the table does")] = options.JOBS
-    markdown: Annotated[bool, options.as_markdown("the Markdown of the site")] = False
-    engine: options.Engine = options.LOCAL
-    resume: options.Resume = None
 
 
 @dataclass(frozen=True)
@@ -305,9 +242,6 @@ class BenchOptions:
 class FiguresOptions:
     """Reproduce the paper's figures, and write the numbers of each as JSON.
 
-    Figures 6 and 7 train a small vision transformer, which takes minutes. Its state is saved in the folder of --out
-    after every epoch, and the same command continues from there.
-
     Exit code 0: drawn; 2: bad input, or matplotlib is not installed; 3: a figure could not be computed.
     """
 
@@ -317,24 +251,6 @@ class FiguresOptions:
     ] = None
     out: Annotated[Path, options.folder("Folder for the files.")] = Path("figures")
     kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Format of the drawings.")] = "svg"
-    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b, 10.")] = 200
-    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Epochs of the transformer in 6 and 7.")] = 120
-    cifar10: Annotated[
-        Path | None, options.text("DIR", "Train the transformer on CIFAR-10 (binary version) instead of the digits.")
-    ] = None
-    seed: Annotated[int, options.same_seed("trials and training")] = 0
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b.")] = 200
+    seed: Annotated[int, options.same_seed("trials")] = 0
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """Write results of ``verify --json`` as one document: verdicts, claims, tolerances, counterexamples, faults caught.
-
-    Exit codes are those of verify. 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2:
-    bad input; 3: inconclusive, or nothing could be checked.
-    """
-
-    results: Annotated[Path, typer.Argument(metavar="FILE", help="A file of verify --json.")]
-    out: Annotated[
-        Path | None, options.text("FILE.md|FILE.html", "The file to write; by default Markdown to standard output.")
-    ] = None

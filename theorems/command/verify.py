@@ -10,14 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from generators.user_data import load
+from generators.user_data import Given, load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory
-from theorems.command.badge import badge_text
 from theorems.command.common import check_targets, complain, exit_code_of, write_files
-from theorems.command.junit import junit_xml
-from theorems.command.report import Evidence, check_document, evidence_about, text_of_run
-from theorems.command.sarif import sarif_text
 from theorems.command.subcommands import VerifyOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
@@ -42,6 +38,9 @@ from theorems.run.tables import (
     results_table,
 )
 
+OUTPUT = "kernel-output"
+"""The capability that every kernel has: its output on calls without options, too."""
+
 
 def verify_and_report(options: VerifyOptions) -> int:
     """Verify the statements, write the files, print the results, and return the exit code.
@@ -51,24 +50,21 @@ def verify_and_report(options: VerifyOptions) -> int:
             runs.
     """
     request = request_of(options)
-    check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test, options.badge)
-    for path in options.report or ():
-        check_document("--report", path, SARIF)
+    check_targets(options.json, options.write_known_failures)
     check_directory(options.out, "failing cases")
-    if options.emit_test is not None and options.attention is None:
-        raise InvalidInput("--emit-test writes tests of a kernel; give the kernel with --attention.")
-    if options.attention is not None and _documents(options):
-        raise InvalidInput(
-            "--report: with --attention only a .sarif file can be written; give such a file, or leave out --attention."
-        )
-    if options.badge is not None and options.attention is None:
-        raise InvalidInput("--badge counts the capabilities of a kernel; give the kernel with --attention.")
     report = Report(request.examples, options)
     if options.fail_fast:
         request = replace(request, enough=report.enough)
     with show_progress(console(stderr=True)) as progress:
         last = Session(request).run(report, progress)
     return report.end(last)
+
+
+def _ids_with_output(options: VerifyOptions, data: Given | None) -> tuple[str, ...]:
+    """Return the ids, with a kernel's output if they name options of a kernel, which may hide behind a wrong output."""
+    ids = tuple(options.ids or ())
+    adds = data is None and OUTPUT not in ids and any(id.startswith("kernel-") for id in ids)
+    return (OUTPUT, *ids) if adds else ids
 
 
 def request_of(options: VerifyOptions) -> Request:
@@ -81,13 +77,9 @@ def request_of(options: VerifyOptions) -> Request:
     for name, property in (("dtype", "number format"), ("interface", "signature"), ("device", "device")):
         if options.attention is None and getattr(options, name) is not None:
             raise InvalidInput(f"--{name} sets the {property} of a kernel; give the kernel with --attention.")
-    if options.relations and options.attention is not None:
-        raise InvalidInput(
-            "--relations cannot be combined with --attention: checks of kernels include their own relations."
-        )
     data = None if options.data is None else load(options.data, options.seed, calls=options.attention is not None)
     request = Request(
-        tuple(options.ids or ()),
+        _ids_with_output(options, data) if options.attention else tuple(options.ids or ()),
         options.examples,
         options.seed,
         data,
@@ -100,7 +92,6 @@ def request_of(options: VerifyOptions) -> Request:
         engine=options.engine,
         journal=options.resume,
         realistic=options.realistic,
-        relations=options.relations,
     )
     if options.profile is None:
         return request
@@ -131,20 +122,11 @@ def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
         options.device,
         deep=deep,
         fail_fast=fail_fast,
-        writes_tests=any(file is not None for file in (options.emit_test, options.json, options.resume)),
     )
 
 
-def _documents(options: VerifyOptions) -> list[Path]:
-    """Return the paths of ``--report`` that name documents: Markdown or HTML files."""
-    return [path for path in options.report or () if path.suffix != SARIF]
-
-
-SARIF = ".sarif"
-"""Ending of the paths of ``--report`` that name files for code scanning."""
-SHORT = 18
-"""Largest number of lines that ``--fail-fast`` prints about the falsified statement; its whole output has at most
-20."""
+SHORT = 20
+"""Largest number of lines that ``--fail-fast`` prints."""
 
 
 class Report:
@@ -156,7 +138,7 @@ class Report:
         self._examples, self._options = examples, options
         self._known = KnownFailures(Path())
         self._about = Description()
-        self._evidence: Evidence = (None, None)
+        self._saved: dict[str, Path] = {}
 
     def __call__(self, event: Event) -> None:
         """When the session starts, read the file of known failures and print the first lines; ignore every other event.
@@ -167,8 +149,6 @@ class Report:
         if not isinstance(event, Started):
             return
         about = self._about = event.about
-        if _documents(self._options):
-            self._evidence = evidence_about(about)
         if self._options.known_failures is not None:
             ids = (heading.id for heading in about.statements)
             self._known = read(self._options.known_failures, [*known_ids(), *ids])
@@ -206,26 +186,13 @@ class Report:
         options, kernel = self._options, self._options.attention
         hints = last.hints if isinstance(last, Finished) else ()
         results = Results(last.results, self._examples, options.seed, options.data, self._about, hints, expected)
-        texts = [
-            (options.json, results.to_json()),
-            (options.junit_xml, junit_xml(last.results, options.seed, expected)),
-            (options.badge, badge_text(last.results)),
-        ]
-        if sarif := [path for path in options.report or () if path.suffix == SARIF]:
-            text = sarif_text(last.results, kernel, expected)
-            texts += [(path, text) for path in sarif]
-        if options.emit_test is not None:
-            texts.append((options.emit_test, kernel_suite().reproducer_file(kernel, unknown, options.emit_test)))
+        texts = [(options.json, results.to_json())]
         if isinstance(last, Finished):
             data = options.data or f"{self._examples} examples, seed {options.seed}"
             known_failures_text = file_text(
                 last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons
             )
             texts.append((options.write_known_failures, known_failures_text))
-            whole = not options.ids and options.data is None
-            texts += [
-                (path, text_of_run(path, results, self._evidence, all_statements=whole)) for path in _documents(options)
-            ]
         unwritten = write_files((path, text) for path, text in texts if path is not None and text)
         first = next((result for result in unknown if result.verdict is Verdict.FALSIFIED), None)
         if options.fail_fast and first is not None:
@@ -234,8 +201,6 @@ class Report:
             if options.fail_fast:
                 self._print_opening()
             self._print(results, reproduce)
-        if options.emit_test is not None:
-            self.out.print(kernel_suite().describe_tests(unknown, options.emit_test), soft_wrap=True)
         complain(*unwritten)
         if isinstance(last, Stopped):
             complain("interrupted; statements that are not marked as interrupted are finished.")
@@ -261,16 +226,19 @@ class Report:
         for hint in hints:
             whole.print(hint, soft_wrap=True)
         lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
-        last_line = f"falsified: {result.id}; with --fail-fast, the other statements are stopped or not printed"
-        if len(lines) > SHORT - 1:
+        last_lines = [
+            *self._test_to_paste([result]).splitlines(),
+            f"falsified: {result.id}; with --fail-fast, the other statements are stopped or not printed",
+        ]
+        if len(lines) > SHORT - len(last_lines):
             again = [line for line in lines if line.startswith("  Reproduce with")]
-            room = SHORT - 2 - len(again)
+            room = SHORT - len(last_lines) - 1 - len(again)
             lines = [
                 *lines[:room],
                 f"  … {len(lines) - room - len(again)} more lines are shown without --fail-fast",
                 *again,
             ]
-        for line in (*lines, last_line):
+        for line in (*lines, *last_lines):
             self.out.print(line, soft_wrap=True)
 
     def _print(self, results: Results, reproduce: Mapping[str, str]) -> None:
@@ -294,20 +262,29 @@ class Report:
         )
         for hint in results.hints:
             self.out.print(f"\n{hint}", soft_wrap=True)
+        if test := self._test_to_paste([result for result in results if result.id in reproduce]):
+            self.out.print(f"\n{test}", soft_wrap=True)
         if kernel is not None:
             self.out.print(f"\n{kernel_suite().closing_lines(results.results, kernel.json)}", soft_wrap=True)
+
+    def _test_to_paste(self, results: Sequence[Result]) -> str:
+        """Return a test of the saved calls on which the kernel is wrong; empty if there is none."""
+        falsified = [result.id for result in results if result.verdict is Verdict.FALSIFIED]
+        calls = {id: self._saved[id] for id in falsified if id in self._saved and self._saved[id].suffix == ".npz"}
+        return kernel_suite().test_to_paste(self._about.kernel.source, calls) if calls and self._about.kernel else ""
 
     def _save(self, result: Result) -> str:
         """Write the failing case of a result to a file, and return the line that says how to reproduce it."""
         assert result.failure is not None
         chosen, kernel = self._options, self._about.kernel
-        options = " --relations" if chosen.relations else ""
+        options, content = "", None
         if kernel is not None:
-            options += f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
+            content = kernel_suite().call_file(result.id, result.failure, kernel.json, chosen.interface, chosen.device)
+            options = f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
             options += f" --interface {chosen.interface}" if chosen.interface else ""
             options += f" --device {chosen.device}" if chosen.device else ""
         try:
-            path = save(result.id, result.failure, self._options.out)
+            path = self._saved[result.id] = save(result.id, content or result.failure.case, self._options.out)
         except InvalidInput as error:
             return f"The failing case could not be written: {error}"
         return f"Reproduce with: theorems verify {shlex.quote(result.id)} --data {shlex.quote(str(path))}{options}"

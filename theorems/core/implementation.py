@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
-from reference_attention.deprecation import FormerName, warn_renamed
-from theorems.core import former_functions
 from theorems.core.under_test import UnderTest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -44,14 +42,6 @@ class Implementation(UnderTest):
         """Return the replacement of a function of the reference, or the function itself if it has none."""
         return self.replaced.get(function, function)  # type: ignore[return-value]
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return a function that was an attribute of this class until version 0.2, with a DeprecationWarning."""
-            function = former_functions.function_named(name)
-            warn_renamed(*former_functions.names_of(name, function))
-            return self[function]
-
     def replaces(self, function: Callable[..., Any]) -> bool:
         """Return whether the function has a replacement."""
         return function in self.replaced
@@ -66,20 +56,9 @@ class Implementation(UnderTest):
         Args:
             name: the name of the copy.
             replaced: further replacements, by function, as in the attribute ``replaced``.
-            changed: new values of other attributes. A former attribute, as in ``max_margin=…``, works with a warning
-                until version 0.3.
+            changed: new values of other attributes.
         """
-        by_former_name = former_functions.functions_among(changed)
-        for former, function in by_former_name.items():
-            warn_renamed(*former_functions.names_of(former, function))
-        further = {function: changed.pop(former) for former, function in by_former_name.items()}
-        by_function = changed.pop("own", {})
-        return replace(
-            self, name=name, replaced={**self.replaced, **(replaced or {}), **further, **by_function}, **changed
-        )
-
-    but = FormerName("replace")
-    in_place_of = FormerName("__getitem__")
+        return replace(self, name=name, replaced={**self.replaced, **(replaced or {})}, **changed)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """Return the data for pickling: the name ``REFERENCE`` for the reference, otherwise the fields."""

@@ -77,19 +77,6 @@ class Parts:
             return "its conclusion is not decided"
         return "no source states it" if self.stated is None else ""
 
-    @classmethod
-    def of_json(cls, contents: Mapping[str, Any]) -> Parts:
-        """Return the parts from the JSON that :meth:`as_json` returned.
-
-        Raises:
-            ValueError: the mapping does not have the keys of that JSON.
-        """
-        forms = contents.get("forms")
-        if not isinstance(forms, dict) or not {*contents} <= {"stated", "premises", "sharper", "forms"}:
-            raise ValueError("neither parts nor forms")
-        parts = {name: Verdict(verdict) for name, verdict in contents.items() if name != "forms"}
-        return cls(**parts, forms={Form(form): Verdict(verdict) for form, verdict in forms.items()})
-
     def as_json(self) -> dict[str, Any]:
         """Return the verdicts by part and by form, as strings; parts and forms without claims are left out."""
         parts = {name: getattr(self, name) for name in ("stated", "premises", "sharper")}

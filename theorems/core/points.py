@@ -162,7 +162,7 @@ def _best_points(
     points: Float64[np.ndarray, "m d"],
     violation: Violation,
     best: int,
-) -> Float64[np.ndarray, "survivors d"]:
+) -> Float64[np.ndarray, "kept d"]:
     values = violation(points)
     order: Int64[np.ndarray, "m"] = np.argsort(np.where(np.isnan(values), -np.inf, -values), kind="stable")
     return np.asarray(points[order[:best]])

@@ -48,8 +48,6 @@ class Statement:
             case for each locally optimal α; by default the given case.
         aliases: other ids of the same statement.
         kernel: how the statement uses an attention kernel, or why it uses none; None if that is not declared.
-        survives: reasons why the statement is upheld although a fault is planted in a function that it calls, by the
-            name or the kind of the fault; for statements of the suite see :mod:`theorems.faults.survivors`.
         needs: reasons why the statement cannot be formulated without an assumption, so that no search for
             counterexamples can drop it, by the id of the assumption.
         own_assumptions: assumptions other than the suite's, by id.
@@ -63,10 +61,6 @@ class Statement:
         about: the class of the cases.
         refines: for each claim that is about the rate or next-order term of a limit, by name, the name of the claim
             about this limit; the former is judged only if the latter is decided.
-        varies: reasons why a change of data that usually changes no verdict (a relation of
-            :mod:`generators.metamorphic_relations`) may change the verdict, by the name of the relation.
-        search: why a search or a run of the statement may find its object on a case but not on the case changed by a
-            relation; empty if that must not happen. If both cases are decided, their verdicts must agree.
     """
 
     id: str
@@ -79,7 +73,6 @@ class Statement:
     from_data: Callable[[Any], Iterator[Any]]
     aliases: tuple[str, ...] = ()
     kernel: KernelUse | None = None
-    survives: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     needs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     own_assumptions: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
     claims: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -88,8 +81,6 @@ class Statement:
     premises: tuple[str, ...] = ()
     about: type[Subject] = Case
     refines: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    varies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    search: str = ""
 
     @property
     def says_whose(self) -> bool:
@@ -155,14 +146,11 @@ def statement(
     from_data: Callable[[Any], Iterator[Any]] | None = None,
     aliases: tuple[str, ...] = (),
     kernel: KernelUse | None = None,
-    survives: Mapping[str, str] = MappingProxyType({}),
     needs: Mapping[str, str] = MappingProxyType({}),
     claims: Mapping[str, str] | Sequence[ClaimName] = MappingProxyType({}),
     states: Sequence[str] | None = None,
     premises: Sequence[str] = (),
     about: type[Subject] = Case,
-    varies: Mapping[str, str] = MappingProxyType({}),
-    search: str = "",
 ) -> Callable[[Conclusion], Statement]:
     """Decorate a conclusion to make it a statement, of a paper or of a user's file.
 
@@ -180,8 +168,6 @@ def statement(
             case for each locally optimal α; by default the given case.
         aliases: other ids of the same statement.
         kernel: how the statement uses an attention kernel, or why it uses none.
-        survives: reasons why the statement is upheld although certain faults are planted, see :class:`Statement`; for
-            statements of the suite they are in :mod:`theorems.faults.survivors`.
         needs: reasons why the statement cannot be formulated without an assumption, by the id of the assumption.
         claims: every claim that the statement may make: declarations of :mod:`theorems.core.claim_name`, or names with
             the cases on which each is made. If given, a claim that is not listed is an error, and a run reports listed
@@ -192,8 +178,6 @@ def statement(
         premises: if ``claims`` are names, those of the premises: that data, solutions and runs are what the conclusion
             assumes.
         about: the class of the cases, if the paper is about other data than keys and scores.
-        varies: reasons why certain changes of data may change the verdict, see :class:`Statement`.
-        search: why a change of data may change whether the statement is decided, see :class:`Statement`.
 
     Raises:
         InvalidInput: an id or an assumption cannot be used, the docstring is missing, no strategy of the suite builds
@@ -228,7 +212,6 @@ def statement(
             from_data or alone,
             aliases,
             kernel,
-            survives,
             {id: NO_WEIGHTS[id] for id in ids if id in NO_WEIGHTS} | dict(needs),
             own_assumptions,
             when,
@@ -236,8 +219,6 @@ def statement(
             premises=tuple(premises),
             about=about,
             refines=MappingProxyType(refines),
-            varies=varies,
-            search=search,
         )
 
     return decorate

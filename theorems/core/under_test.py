@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from generators.subject import Subject
 from theorems.core.kernel_use import KernelUse
@@ -16,20 +16,6 @@ from theorems.core.kernel_use import KernelUse
 
 class Refused(Exception):
     """Exception: the code under test refuses a case because it does not support the sizes or options of the case."""
-
-
-class Explanation(NamedTuple):
-    """An explanation of a failure, for the maintainer of the code under test.
-
-    Attributes:
-        line: one line that says where the code is wrong, by how much, and perhaps why.
-        test: the source of a test function that fails on the code; empty if there is none.
-        no_test: the reason why there is no such test.
-    """
-
-    line: str = ""
-    test: str = ""
-    no_test: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,9 +96,9 @@ class UnderTest:
         """
         return None
 
-    def explain(self, statement: Any, case: Subject) -> Explanation:
-        """Return an explanation, for the maintainer, of why this case falsifies a statement."""
-        return Explanation()
+    def explain(self, statement: Any, case: Subject) -> str:
+        """Return one line that says where the code is wrong on this case, by how much, and perhaps why."""
+        return ""
 
     def hints(self) -> Sequence[str]:
         """Return possible causes of a failure of the code under test, for reports of a falsified run."""

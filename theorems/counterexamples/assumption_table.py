@@ -15,7 +15,7 @@ from theorems.core.recorded_files import COUNTEREXAMPLES
 from theorems.core.statement import Statement
 from theorems.counterexamples.check import CaseCheck, examine, in_own_units
 from theorems.counterexamples.record import Record, load, read
-from theorems.counterexamples.weakened_statements import droppable, entries
+from theorems.counterexamples.weakened_statements import droppable
 from theorems.run.registry.suite import folder_of, statements
 
 
@@ -39,18 +39,14 @@ class Row:
         status: whether the statement is refuted, see :class:`Status`.
         explanation: the violated claim with its numbers; without a counterexample, the number of cases tried, or the
             reason for the status.
-        why: how the statement fails without the assumption, or why there is no counterexample.
         shape: the sizes (n, T, d) of the counterexample, or other sizes for other data; None if there is none.
-        file: the name of the recorded file; empty if there is none.
     """
 
     statement: str
     without: str
     status: Status
     explanation: str = ""
-    why: str = ""
     shape: tuple[int, ...] | None = None
-    file: str = ""
 
     @property
     def id(self) -> str:
@@ -129,45 +125,16 @@ def _row(directory: Path, statement: Statement, without: str) -> Row:
         effort = values["none_found"]
         met = f", on {effort['met']} of which the assumption fails and the others hold" if "met" in effort else ""
         effort_in_words = f"{effort['cases']} cases{met}, seed {values['seed']}"
-        entry = entries().get((statement.id, without))
-        why = entry.why if entry else str(values.get("why", ""))
-        return Row(statement.id, without, Status.NONE_FOUND, effort_in_words, " ".join(why.split()), file=path.name)
+        return Row(statement.id, without, Status.NONE_FOUND, effort_in_words)
     record = load(path)
     examined = examine(record.weakened, record.case, guided=False, claim=record.claim)
-    why = " ".join(record.weakened.why.split())
     if not examined.is_counterexample:
-        return Row(statement.id, without, Status.DOES_NOT_REPLAY, examined.refusal, why, file=path.name)
+        return Row(statement.id, without, Status.DOES_NOT_REPLAY, examined.refusal)
     examined = in_own_units(record.weakened, record.case, examined)
     shape = tuple(record.case.sizes.values())
-    return Row(statement.id, without, Status.REFUTED, _violation(record, examined), why, shape, path.name)
+    return Row(statement.id, without, Status.REFUTED, _violation(record, examined), shape)
 
 
 def _violation(record: Record, examined: CaseCheck) -> str:
     assert examined.violated is not None
     return f"{record.weakened.refutes}: {examined.violated.name}, {examined.violated.detail or examined.violated.slack}"
-
-
-def markdown(rows: list[Row]) -> str:
-    """Return the table as a Markdown document."""
-    lines = [
-        "# Counterexamples to statements without an assumption",
-        "",
-        "Each row leaves one assumption out of a statement. It shows a certified counterexample (the other assumptions",
-        "hold exactly, the violation is at least a hundred times its tolerance, limits are followed until the norm is",
-        "10⁶), or how many cases were tried without a counterexample.",
-        "`theorems list counterexamples --markdown` prints this table, after replaying every file of the folder"
-        " counterexamples.",
-        "Each file names the mechanism of the failure in a few sentences; `theorems replay FILE` prints it.",
-        "",
-        "| statement | without | | n, T, d | what fails |",
-        "|---|---|---|---|---|",
-    ]
-    for row in rows:
-        shape = ", ".join(map(str, row.shape)) if row.shape else ""
-        status = f"{row.status} (`{row.file}`)" if row.file else str(row.status)
-        lines.append(f"| `{row.statement}` | `{row.without}` | {status} | {shape} | {_cell(row.explanation)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

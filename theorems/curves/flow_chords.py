@@ -15,7 +15,6 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -24,7 +23,6 @@ from scipy.integrate import Radau
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.span import Span, differences_to_first, span_of_rows
-from reference_attention.training.factored_flow import FactoredFlow
 from reference_attention.training.flow import Flow
 from theorems.bounded import in_floats
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
@@ -34,7 +32,7 @@ from theorems.rounding.attention_at import AttentionAt
 
 CHORD = tolerance(
     "flow-chord",
-    "A √d ((rtol N + max(10 rtol, 1e-9, or 1e-7 for flows of factors) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and"
+    "A √d ((rtol N + max(10 rtol, 1e-9) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and"
     " N' the numbers of gradients computed for the flow and for the piece",
     "two curves of one flow from one point differ by their solvers' local errors, at most rtol‖p‖ + atol per coordinate"
     " and gradient; within the piece these errors grow by at most the factor A, which is integrated along the piece"
@@ -83,15 +81,7 @@ class Piece:
 
 
 class ArcFlow:
-    """The gradient flow dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length, κ near the keys' max |entry|.
-
-    Attributes:
-        relative: the least relative tolerance of a piece's integration.
-        pieces: the number of pieces that are checked besides the first piece.
-    """
-
-    relative: ClassVar[float] = RELATIVE
-    pieces: ClassVar[int] = PIECES
+    """The gradient flow dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length, κ near max |key entry|."""
 
     def __init__(self, problem: Problem) -> None:
         """Store the problem, and as κ the largest power of two that is at most the largest |entry| of its keys."""
@@ -184,7 +174,7 @@ class ArcFlow:
         return max(0.0, -float(np.linalg.eigvalsh(bent @ across)[0])), float(np.linalg.norm(bent @ unit))
 
 
-def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
+def start_and_norms(flow: Flow, start: Point, norm: float) -> Claim:
     """Return the claim that a flow begins at the start, bit by bit, and that its reported norms are right.
 
     The claim also says that the last point has the requested norm if the flow reports that it reached this norm.
@@ -201,17 +191,13 @@ def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Cla
 
 def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
     """Claim p_{k+1} − p_k = −∫ ∇L/‖∇L‖ ds along the curve between records p_k, for the first piece and some others."""
-    return chords_of(ArcFlow(problem), flow, rng)
-
-
-def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generator) -> Claim:
-    """Return the claim of :func:`chords`, with pieces integrated by the :class:`ArcFlow` ``again``."""
+    again = ArcFlow(problem)
     points, last = flow.points, len(flow.points) - (1 if flow.reached_norm else 2)
     d = points.shape[1]
-    looser = max(LOOSER * flow.relative, again.relative)
+    looser = max(LOOSER * flow.relative, RELATIVE)
     # The last piece of a flow that ends at a stationary point is left out, because the solver does not follow the flow
     # to this point.
-    thirds = np.array_split(np.arange(1, last), again.pieces)
+    thirds = np.array_split(np.arange(1, last), PIECES)
     sampled = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
     others = [k for k in range(last) if k not in sampled]
     ends: list[tuple[float, float, float]] = []

@@ -15,7 +15,6 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.layer_weights import checkpoints_of
-from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
 from reference_attention.next_token.unwinnable_scores import ScoreSplit, score_split
 from theorems.core.points import directions
@@ -141,11 +140,6 @@ class Facts:
     def is_decided(self) -> bool:
         """Return whether the end of the flow :attr:`path` is decided."""
         return self.path.is_decided
-
-    speaks = FormerName("statements")
-    looked = FormerName("assumptions")
-    selected = FormerName("selection")
-    decided = FormerName("is_decided")
 
 
 def facts_of(

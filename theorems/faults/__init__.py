@@ -1,8 +1,8 @@
 """Planted faults: wrong implementations that statements must catch, by falsifying a claim.
 
-``theorems power`` tabulates which statement catches which fault. A fault in the softmax is consistent: weights, risk
-and gradient are those of the same wrong function. Each is computed as accurately as its formula allows, so that
-statements catch the wrong formula, not rounding. Every implementation here can be sent to other processes.
+A fault in the softmax is consistent: weights, risk and gradient are those of the same wrong function. Each is computed
+as accurately as its formula allows, so that statements catch the wrong formula, not rounding. Every implementation here
+can be sent to other processes.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def fault_named(name: str) -> Fault:
     """
     faults = _all_faults()
     if name not in faults:
-        raise InvalidInput(
-            f"faults: {name!r} is not a planted fault.{suggest(name, faults)} `theorems power` tabulates them all."
-        )
+        raise InvalidInput(f"faults: {name!r} is not a planted fault.{suggest(name, faults)}")
     return faults[name]
 
 

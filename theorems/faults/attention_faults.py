@@ -24,7 +24,6 @@ FAULTS = Faults(Kind.SOFTMAX)
     "lemma-3",
     on_keys,
     size=1e-2,
-    unit="relative error of the temperature",
 )
 def _colder(keys: Array, size: float) -> Array:
     return (1 + size) * keys
@@ -52,8 +51,6 @@ def _mask_last_key(keys: Array, size: float) -> Array:
     "lemma-3",
     with_sink,
     size=1e-6,
-    unit="ε",
-    smallest=1e-300,
 )
 def _epsilon(logits: Array, size: float) -> Array:
     """Return max l + log ε, ε = ``size``: as the logit of a further token of score 0, it adds ε e^{max l} to Σ e^l."""
@@ -73,9 +70,7 @@ def _without_maximum(logits: Array, size: float) -> Array:
     return raw / xp.sum(raw, axis=-1, keepdims=True)
 
 
-@FAULTS.wrap(
-    "clipped-logits", "logits are clipped to [−1/ε, 1/ε]", "lemma-3", shifted, size=0.2, unit="1 / the largest logit"
-)
+@FAULTS.wrap("clipped-logits", "logits are clipped to [−1/ε, 1/ε]", "lemma-3", shifted, size=0.2)
 def _clipping_change(logits: Array, size: float) -> Array:
     xp = array_namespace(logits)
     return xp.clip(logits, min=-1 / size, max=1 / size) - logits
@@ -87,7 +82,6 @@ def _clipping_change(logits: Array, size: float) -> Array:
     "lemma-3",
     shifted,
     size=BFLOAT16,
-    unit="unit roundoff of the logits",
 )
 def _rounding_change(logits: Array, size: float) -> Array:
     """Return by how much the logits change when rounded to ⌊log2(1/size)⌋ significant bits, ties to even."""

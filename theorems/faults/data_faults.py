@@ -25,8 +25,6 @@ FAULTS = Faults(Kind.DATA)
     log_smoothness,
     kind=Kind.STEP,
     size=1e3,
-    unit="relative excess of the step",
-    smallest=1e-3,
 )
 def _longer_step(right: float, size: float, problem: Problem) -> float:
     return right - math.log1p(size)
@@ -58,7 +56,6 @@ def _first_factor(array: Array, axes: int, factor: float) -> Array:
     "lemma-3",
     on_keys,
     size=1e-6,
-    unit="relative error of an entry",
 )
 def _key_off(keys: Array, size: float) -> Array:
     return _first_factor(keys, 3, 1 + size)
@@ -70,7 +67,6 @@ def _key_off(keys: Array, size: float) -> Array:
     "lemma-3",
     on_scores,
     size=1e-6,
-    unit="relative error of a score",
 )
 def _score_off(scores: Array, size: float) -> Array:
     return _first_factor(scores, 2, 1 + size)

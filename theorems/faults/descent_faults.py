@@ -57,27 +57,24 @@ def _rule(name: str, says: str, caught_by: str, **further: Any) -> Callable[[Rul
     "iterates stay where they are once ‖p‖ exceeds a bound",
     "theorem-2",
     size=10.0,
-    unit="the bound",
 )
 def _stop_far_out(p: Array, step: Array, bound: float, *at: Any) -> Array:
     return np.where(np.linalg.norm(p, axis=-1, keepdims=True) > bound, p, p + step)
 
 
-@_rule("descent-coordinate-longer", "the step size is (1 + ε) η in the first coordinate", "lemma-1", size=0.3, unit="ε")
+@_rule("descent-coordinate-longer", "the step size is (1 + ε) η in the first coordinate", "lemma-1", size=0.3)
 def _lengthen_a_coordinate(p: Array, step: Array, size: float, *at: Any) -> Array:
     longer = np.array(step)
     longer[..., 0] *= 1 + size
     return p + longer
 
 
-@_rule(
-    "descent-with-momentum", "β times the previous step is added to each step (momentum)", "lemma-1", size=0.1, unit="β"
-)
+@_rule("descent-with-momentum", "β times the previous step is added to each step (momentum)", "lemma-1", size=0.1)
 def _add_momentum(p: Array, step: Array, size: float, t: int, last: Array) -> Array:
     return p + step + size * last
 
 
-@_rule("descent-step-decays", "the step size is η/(1 + ε t) at iteration t", "lemma-1", size=1e-2, unit="ε")
+@_rule("descent-step-decays", "the step size is η/(1 + ε t) at iteration t", "lemma-1", size=1e-2)
 def _decay_step(p: Array, step: Array, size: float, t: int, last: Array) -> Array:
     return p + step / (1 + size * t)
 
@@ -92,13 +89,12 @@ def _skip_a_step(p: Array, step: Array, t: int, last: Array) -> Array:
     "p is multiplied by 1 − λ before each step (decoupled weight decay)",
     "lemma-1",
     size=1e-3,
-    unit="λ",
 )
 def _decay_weights(p: Array, step: Array, size: float, *at: Any) -> Array:
     return (1 - size) * p + step
 
 
-@_rule("descent-clips-steps", "steps longer than ε ‖p‖ are halved", "lemma-1", size=1e-2, unit="ε")
+@_rule("descent-clips-steps", "steps longer than ε ‖p‖ are halved", "lemma-1", size=1e-2)
 def _clip_step(p: Array, step: Array, size: float, *at: Any) -> Array:
     length = np.linalg.norm(step, axis=-1, keepdims=True)
     longest = size * np.linalg.norm(p, axis=-1, keepdims=True)
@@ -110,7 +106,7 @@ def _from_zero(right: Descent, problem: Problem, start: Array, **options: Any) -
     return right(problem, np.zeros_like(start), **options)
 
 
-@FAULTS.plant("descent-from-elsewhere", "the run starts at (1 + ε) p(0)", "lemma-1", *DESCENTS, size=1e-6, unit="ε")
+@FAULTS.plant("descent-from-elsewhere", "the run starts at (1 + ε) p(0)", "lemma-1", *DESCENTS, size=1e-6)
 def _from_elsewhere(right: Descent, size: float, problem: Problem, start: Array, **options: Any) -> Trajectory:
     return right(problem, (1 + size) * start, **options)
 
@@ -132,8 +128,6 @@ def _average(run: Trajectory, *arguments: Any, **options: Any) -> Trajectory:
     "theorem-2",
     normalized_gradient_descent,
     size=1e-3,
-    unit="ε",
-    smallest=1e-300,
 )
 def _floor_norm(
     run: Trajectory, size: float, problem: Problem, start: Array, *, steps: int, step: float, gradient: Any

@@ -20,7 +20,6 @@ FAULTS = Faults(Kind.DIRECTION)
     "lemma-10",
     direction,
     size=0.25,
-    unit="ε",
 )
 def _tolerate(right: Direction, size: float, *arguments: Any) -> Direction:
     return replace(right, neighbours=~right.selected & (right.margins <= (1 + size) * right.margin))

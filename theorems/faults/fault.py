@@ -65,9 +65,6 @@ class Fault:
         caught_by: the id of the cheapest statement that is falsified under the fault within a few examples.
         made: the function size → faulty implementation; faults without a size ignore the argument.
         size: how wrong the fault is, a positive number; a smaller one is less wrong; 0 for faults without a size.
-        unit: the quantity that the size measures.
-        smallest: the smallest size that is tried, because float64 does not resolve smaller ones or they are no longer
-            faults.
         spoil: for faults in the data, the function case → wrongly read case. The assumptions are checked on the right
             case, and the statement gets the wrong one.
         about: the class of the cases that ``spoil`` can change.
@@ -79,8 +76,6 @@ class Fault:
     caught_by: str
     made: Callable[[float], Implementation]
     size: float = 0.0
-    unit: str = ""
-    smallest: float = 1e-16
     spoil: Callable[[Any], Any] | None = None
     about: type[Subject] = Case
 
@@ -104,7 +99,7 @@ class Faults(list[Fault]):
 
     The methods share these arguments:
 
-    - ``name``, ``says``, ``caught_by``, ``size``, ``unit``, ``smallest``: see the attributes of :class:`Fault`,
+    - ``name``, ``says``, ``caught_by``, ``size``: see the attributes of :class:`Fault`,
     - ``functions``: the functions of the reference that the wrong function replaces,
     - ``through``: a function f; f(decorated function, …) is then planted in place of the decorated function itself,
     - ``kind``: the kind of this fault, if it differs from the kind of the list.

@@ -25,7 +25,7 @@ def _with_points(flow: Flow, points: Array) -> Flow:
     return replace(flow, points=points, norms=np.linalg.norm(points, axis=1))
 
 
-@FAULTS.plant("flow-from-elsewhere", "the flow begins at (1 + ε) times the start", *FLOW, size=1e-6, unit="ε")
+@FAULTS.plant("flow-from-elsewhere", "the flow begins at (1 + ε) times the start", *FLOW, size=1e-6)
 def _from_elsewhere(right: RightFlow, size: float, problem: Problem, start: Array, **options: Any) -> Flow:
     return right(problem, (1 + size) * start, **options)
 
@@ -42,9 +42,7 @@ def _end_half_way(right: RightFlow, problem: Problem, start: Array, *, norm: flo
     return right(problem, start, norm=norm / 2 if norm / 2 > np.linalg.norm(start) else norm, **options)
 
 
-@FAULTS.change(
-    "flow-jumps-sideways", "every other recorded point lies ε ‖p‖ beside the curve", *FLOW, size=1e-2, unit="ε"
-)
+@FAULTS.change("flow-jumps-sideways", "every other recorded point lies ε ‖p‖ beside the curve", *FLOW, size=1e-2)
 def _jump_sideways(flow: Flow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
     """Move every other point sideways by ``size`` times its norm, and scale it back to its norm."""
     points = np.array(flow.points)
@@ -63,7 +61,6 @@ def _jump_sideways(flow: Flow, size: float, problem: Problem, *arguments: Any, *
     "beyond a given norm the curve is the ray of p_mm",
     *FLOW,
     size=10.0,
-    unit="the norm in units of 1/max|k|",
 )
 def _follow_ray(flow: Flow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
     svm = max_margin(problem.keys, problem.optimal)
@@ -86,7 +83,7 @@ def _interpolate(flow: Flow, *arguments: Any, **options: Any) -> Flow:
 FAULTS.plant("flow-of-another-loss", "the flow is that of another loss", *FLOW, through=on_other_problem)(
     with_another_loss
 )
-FAULTS.plant("flow-of-other-scores", SCALED, *FLOW, size=1.0, unit="ε", through=on_other_problem)(with_scaled_scores)
+FAULTS.plant("flow-of-other-scores", SCALED, *FLOW, size=1.0, through=on_other_problem)(with_scaled_scores)
 
 
 @FAULTS.plant(
@@ -94,7 +91,6 @@ FAULTS.plant("flow-of-other-scores", SCALED, *FLOW, size=1.0, unit="ε", through
     "the first coordinate of the keys is multiplied by 1 + ε",
     *FLOW,
     size=1e-2,
-    unit="ε",
     through=on_other_problem,
 )
 def _scale_keys(problem: Problem, size: float) -> Problem:

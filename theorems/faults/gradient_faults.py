@@ -28,16 +28,12 @@ def _negate(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     return ScaledGradient(g.log_scale, -g.direction)
 
 
-@FAULTS.change(
-    "gradient-too-long", "(1 + ε) ∇L in place of ∇L", *GRADIENT, size=1.0, unit="relative error of the length"
-)
+@FAULTS.change("gradient-too-long", "(1 + ε) ∇L in place of ∇L", *GRADIENT, size=1.0)
 def _longer(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     return ScaledGradient(g.log_scale, (1 + size) * g.direction)
 
 
-@FAULTS.change(
-    "clipped-gradient", "∇L is clipped at the norm 1/ε", *GRADIENT, size=1e-3, unit="1 over the largest norm"
-)
+@FAULTS.change("clipped-gradient", "∇L is clipped at the norm 1/ε", *GRADIENT, size=1e-3)
 def _clip(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     """Shorten ∇L to the norm 1/``size`` where it is longer."""
     xp = array_namespace(g.direction)
@@ -50,7 +46,6 @@ def _clip(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     "the first coordinate of ∇L is multiplied by 1 + ε",
     *GRADIENT,
     size=1e-6,
-    unit="relative error of a coordinate",
 )
 def _one_coordinate(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     xp = array_namespace(g.direction)
@@ -64,9 +59,7 @@ def _roll(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     return ScaledGradient(g.log_scale, xp.roll(g.direction, 1, axis=-1))
 
 
-@FAULTS.change(
-    "weight-decay", "∇L + λ p in place of ∇L (weight decay)", *GRADIENT, size=1e-3, unit="λ", smallest=1e-300
-)
+@FAULTS.change("weight-decay", "∇L + λ p in place of ∇L (weight decay)", *GRADIENT, size=1e-3)
 def _add_decay(g: ScaledGradient, size: float, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
     """Return ∇L + λ p, λ = ``size``, in the unit of the larger term, so that neither is lost by underflow."""
     xp = array_namespace(g.direction)

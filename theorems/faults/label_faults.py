@@ -47,7 +47,7 @@ def _add_intercept(right: LabelSvm, features: Array) -> LabelSvm:
     return replace(wrong, v=v, direction=v / np.linalg.norm(v))
 
 
-@_label("label-margin-wide", "(1 + ε) Γ in place of the margin Γ", size=1.0, unit="relative error of Γ")
+@_label("label-margin-wide", "(1 + ε) Γ in place of the margin Γ", size=1.0)
 def _widen(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     return replace(right, margin=(1 + size) * right.margin)
 
@@ -56,7 +56,6 @@ def _widen(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     "label-svm-coordinate-off",
     "ε times the largest coordinate of v_mm is added to its smallest",
     size=1e-3,
-    unit="relative error of a coordinate",
 )
 def _move_coordinate(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     v = np.array(right.v)
@@ -64,9 +63,7 @@ def _move_coordinate(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     return replace(right, v=v, direction=v / np.linalg.norm(v))
 
 
-@_label(
-    "label-dual-off", "the largest dual of (SVM) is multiplied by 1 + ε", size=1e-2, unit="relative error of a dual"
-)
+@_label("label-dual-off", "the largest dual of (SVM) is multiplied by 1 + ε", size=1e-2)
 def _scale_dual(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     changed = np.array(right.duals)
     changed[int(np.argmax(changed))] *= 1 + size

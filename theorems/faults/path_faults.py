@@ -80,7 +80,7 @@ def with_another_loss(problem: Problem) -> Problem:
 SCALED = "the scores of the first input are multiplied by 1 + ε"
 
 
-@FAULTS.plant("path-of-other-scores", SCALED, *PATH, size=1e-2, unit="ε", through=on_other_problem)
+@FAULTS.plant("path-of-other-scores", SCALED, *PATH, size=1e-2, through=on_other_problem)
 def with_scaled_scores(problem: Problem, size: float) -> Problem:
     """Return the problem with the scores of its first input multiplied by 1 + ``size``."""
     scores = np.array(problem.scores)
@@ -94,7 +94,7 @@ def _repeat_limit(path: Path, *arguments: Any, **options: Any) -> Path:
     return _with_points(path, path.norms[:, None] * last, **options)
 
 
-@FAULTS.change("path-ends-early", "points lie ε R beside the minimum", *PATH, size=1e-6, unit="ε")
+@FAULTS.change("path-ends-early", "points lie ε R beside the minimum", *PATH, size=1e-6)
 def _move_along_the_sphere(path: Path, size: float, *arguments: Any, **options: Any) -> Path:
     """Move every point sideways by ``size`` times R, as if an optimiser had stopped early."""
     across = np.roll(path.points, 1, axis=1)

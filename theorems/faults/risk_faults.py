@@ -23,7 +23,7 @@ Excess = tuple[Array, Array]
 """The sign of L(p) − L_α, and the logarithm of its absolute value."""
 
 
-@FAULTS.change("risk-too-large", "(1 + ε) L in place of L", *RISK, size=0.1, unit="relative error of the risk")
+@FAULTS.change("risk-too-large", "(1 + ε) L in place of L", *RISK, size=0.1)
 def _larger(value: Array, size: float, *arguments: Any) -> Array:
     return (1 + size) * value
 
@@ -41,9 +41,7 @@ def _drop_first_sign(right: Any, keys: Array, scores: Array, loss: Loss, p: Arra
     return xp.mean(loss.value(outputs), axis=-1)
 
 
-@FAULTS.plant(
-    "risk-of-scaled-outputs", "ℓ((1 + ε) u) in place of ℓ(u)", *RISK, size=1e-6, unit="relative error of the outputs"
-)
+@FAULTS.plant("risk-of-scaled-outputs", "ℓ((1 + ε) u) in place of ℓ(u)", *RISK, size=1e-6)
 def _scale_outputs(right: Any, size: float, keys: Array, scores: Array, loss: Loss, p: Array) -> Any:
     return right(keys, (1 + size) * scores, loss, p)
 
@@ -72,7 +70,6 @@ def _excess_of_sum(excess: Excess, keys: Array, *arguments: Any) -> Excess:
     "(1 + ε) (L(p) − L_α) in place of L(p) − L_α",
     *EXCESS,
     size=0.1,
-    unit="relative error of the excess",
 )
 def _enlarge_excess(excess: Excess, size: float, *arguments: Any) -> Excess:
     sign, logs = excess

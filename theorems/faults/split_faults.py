@@ -56,16 +56,14 @@ def _tie_all(split: ScoreSplit, problem: Problem) -> ScoreSplit:
     return _on_sets(split, np.ones_like(split.sets), {pair: fmpq(1) for pair in split.master.pairs})
 
 
-@_split(
-    "direction-not-across-ties", "ε times a row in F is added to the direction U", kind=Kind.SVM, size=1e-6, unit="ε"
-)
+@_split("direction-not-across-ties", "ε times a row in F is added to the direction U", kind=Kind.SVM, size=1e-6)
 def _tilt_direction(split: ScoreSplit, size: float, problem: Problem) -> ScoreSplit:
     row = split.master.differences[min(split.supports.tying)]
     point = [x + rational(size) * y for x, y in zip(split.svm.point, row, strict=True)]
     return replace(split, svm=replace(split.svm, point=point))
 
 
-@_split("direction-across-ties-scaled", "the direction U is multiplied by 1 + ε", kind=Kind.SVM, size=1e-6, unit="ε")
+@_split("direction-across-ties-scaled", "the direction U is multiplied by 1 + ε", kind=Kind.SVM, size=1e-6)
 def _scale_direction(split: ScoreSplit, size: float, problem: Problem) -> ScoreSplit:
     return replace(split, svm=replace(split.svm, point=[rational(1 + size) * x for x in split.svm.point]))
 

@@ -56,7 +56,7 @@ def _from(wrong: Solution, right: MaxMargin, keys: Any) -> MaxMargin:
     return replace(changed, neighbours=wrong.neighbours, duals=wrong.duals)
 
 
-@_solution("svm-scaled", "(1 + ε) p_mm in place of p_mm", "lemma-11", size=1.0, unit="relative error of ‖p_mm‖")
+@_solution("svm-scaled", "(1 + ε) p_mm in place of p_mm", "lemma-11", size=1.0)
 def _longer(right: MaxMargin, size: float, keys: Any) -> Solution:
     exact = [rational(1 + size) * x for x in right.exact.p]
     return with_prompt(right, keys, to_floats(exact), exact)
@@ -74,7 +74,6 @@ def coordinate_off(p: Any, size: float) -> Any:
     "the largest coordinate of p_mm is multiplied by 1 + ε",
     "lemma-11",
     size=1e-6,
-    unit="relative error of a coordinate",
 )
 def _one_coordinate(right: MaxMargin, size: float, keys: Any) -> Solution:
     p = coordinate_off(right.p, size)
@@ -83,9 +82,7 @@ def _one_coordinate(right: MaxMargin, size: float, keys: Any) -> Solution:
     return with_prompt(right, keys, p, exact)
 
 
-@_solution(
-    "svm-dual-off", "the largest dual is multiplied by 1 + ε", "theorem-1", size=1e-6, unit="relative error of a dual"
-)
+@_solution("svm-dual-off", "the largest dual is multiplied by 1 + ε", "theorem-1", size=1e-6)
 def _dual_off(right: MaxMargin, size: float, keys: Any) -> Solution:
     changed = np.array(right.duals)
     changed[np.unravel_index(np.argmax(changed), changed.shape)] *= 1 + size
@@ -114,8 +111,6 @@ def _with_bias(right: MaxMargin, keys: Any) -> Solution:
     "a soft margin: squared slacks with the weight C = 1/ε",
     "lemma-11",
     size=1e-3,
-    unit="1/C",
-    smallest=1e-300,
 )
 def _soft(right: MaxMargin, size: float, keys: Any) -> Solution:
     """Return p_mm with squared slacks, by a hard-margin problem with one more coordinate for each constraint."""
@@ -130,8 +125,6 @@ def _soft(right: MaxMargin, size: float, keys: Any) -> Solution:
     "tokens of a margin below 1 + ε count as neighbours",
     "theorem-1",
     size=1.0,
-    unit="ε",
-    smallest=1e-15,
 )
 def _near_neighbours(right: MaxMargin, size: float, keys: Any) -> Solution:
     return replace(right, neighbours=np.isfinite(right.margins) & (right.margins < 1 + size))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from theorems.core.implementation import REFERENCE, Implementation
@@ -17,36 +16,19 @@ Numbers = dict[str, Any]
 """Numbers, lists and texts by name, as in JSON."""
 
 
-def silent(done: int) -> None:
-    """Ignore the progress of a computation."""
-
-
 @dataclass(frozen=True)
 class Settings:
     """Settings on which the numbers of figures depend.
 
     Attributes:
         trials: the number of random trials per dimension, for figures of random trials.
-        seed: the seed of the random trials and of the transformer's training.
+        seed: the seed of the random trials.
         under_test: the implementation of attention whose gradient is followed.
-        epochs: the number of epochs for which the transformer of Figures 6 and 7 is trained.
-        cifar10: the folder of CIFAR-10's binary files to train the transformer on; None for handwritten digits.
-        checkpoints: the folder for checkpoints of the transformer; None for no checkpoints.
-        progress: the function that is called with the number of steps done.
     """
 
     trials: int
     seed: int
     under_test: Implementation = REFERENCE
-    epochs: int = 120
-    cifar10: Path | None = None
-    checkpoints: Path | None = None
-    progress: Callable[[int], None] = silent
-
-
-def at_once(settings: Settings) -> int:
-    """Return 1, the number of steps of a computation that is not divided into steps."""
-    return 1
 
 
 @dataclass(frozen=True)
@@ -74,8 +56,6 @@ class Figure:
         size: width and height in inches.
         numbers: the function that computes the numbers to draw.
         draw: the function that draws the numbers on a matplotlib Figure.
-        steps: the function that returns the number of steps of the computation, for the display of progress.
-        needs: optional modules that the computation imports.
         cut: the division of the computation into pieces; None if it is not divided.
     """
 
@@ -84,8 +64,6 @@ class Figure:
     size: tuple[float, float]
     numbers: Callable[[Settings], Numbers]
     draw: Callable[[Any, Numbers], None]
-    steps: Callable[[Settings], int] = at_once
-    needs: tuple[str, ...] = ()
     cut: Cut | None = None
 
     @property

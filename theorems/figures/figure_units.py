@@ -51,17 +51,17 @@ class Sheet(Divisible[Computed]):
 
     @property
     def total(self) -> int:
-        """The number of steps of the computation: epochs of a training, or pieces; 1 if it has neither."""
-        return FIGURES[self.names[0]].steps(self.settings) if len(parts := self.parts()) == 1 else len(parts)
+        """The number of pieces of the computation; 1 if it is not divided."""
+        return len(self.parts())
 
     def run(self, progress: Progress) -> Computed:
         """Compute the numbers of the figures, or of the piece."""
         began = time.perf_counter()
-        figure, settings = FIGURES[self.names[0]], replace(self.settings, progress=progress)
+        figure = FIGURES[self.names[0]]
         numbers = (
-            {"pieces": [figure.cut.piece(settings, self.piece)]}
+            {"pieces": [figure.cut.piece(self.settings, self.piece)]}
             if figure.cut and self.piece
-            else figure.numbers(settings)
+            else figure.numbers(self.settings)
         )
         progress(self.total)
         return Computed(self.id, numbers, seconds=time.perf_counter() - began)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 
 from max_margin_theorems.papers import papers
 from reference_attention.errors import InvalidInput
@@ -20,29 +19,16 @@ def _figures() -> Iterator[Figure]:
 
 
 FIGURES: dict[str, Figure] = {figure.name: figure for figure in _figures()}
-"""All figures by name, including those that need a module which is not installed."""
-
-
-def missing(figure: Figure) -> bool:
-    """Return whether a figure needs a module that is not installed."""
-    return any(find_spec(module) is None for module in figure.needs)
-
-
-def missing_sentence(figures: Sequence[Figure]) -> str:
-    """Return the sentence that names the figures that need torch, and says how to install torch."""
-    names = [figure.name for figure in figures]
-    subject = f"figure {names[0]} trains" if len(names) == 1 else f"figures {' and '.join(names)} train"
-    why = "a transformer with torch, which is not installed: pip install 'max-margin-theorems[kernels]'"
-    return f"{subject} {why}."
+"""All figures by name."""
 
 
 def figures_named(names: Sequence[str]) -> list[Figure]:
-    """Return the figures with the given names, without duplicates; if no name is given, all figures that can be drawn.
+    """Return the figures with the given names, without duplicates; if no name is given, all figures.
 
     The name ``figure-3b`` means ``3b``, and ``3`` means 3a, 3b and 3c.
 
     Raises:
-        InvalidInput: a name is unknown, or a figure needs a module that is not installed.
+        InvalidInput: a name is unknown.
     """
     by_key: dict[str, Figure] = {}
     for name in names or FIGURES:
@@ -50,8 +36,5 @@ def figures_named(names: Sequence[str]) -> list[Figure]:
         some = {key: figure for key, figure in FIGURES.items() if short in (key, key.rstrip("abc"))}
         if not some:
             raise InvalidInput(f"figures: {name!r} is not one of {', '.join(FIGURES)}.")
-        lacking = [figure for figure in some.values() if missing(figure)]
-        if names and lacking:
-            raise InvalidInput(missing_sentence(lacking))
-        by_key |= {key: figure for key, figure in some.items() if figure not in lacking}
+        by_key |= some
     return [figure for key, figure in FIGURES.items() if key in by_key]

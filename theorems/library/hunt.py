@@ -8,7 +8,6 @@ from pathlib import Path
 from generators.case import Case
 from generators.finding import Finding
 from generators.subject import Subject
-from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
 from reference_attention.html_table import html_table
 from reference_attention.problem import Problem
@@ -54,8 +53,6 @@ class Hunted:
     def has_counterexample(self) -> bool:
         """Return whether a counterexample was found; False proves nothing about the statement."""
         return self.case is not None
-
-    found = FormerName("has_counterexample")
 
     @property
     def problem(self) -> Problem | None:

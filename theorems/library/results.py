@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from generators.user_data import subject_of
-from reference_attention.deprecation import FormerName
 from reference_attention.files import from_json, to_json
 from reference_attention.html_table import html_table
 from theorems.core.claim import WORST_FIRST, Verdict
@@ -108,8 +107,6 @@ class Results:
     def falsified_results(self) -> tuple[Result, ...]:
         """Return the results of the statements that were falsified."""
         return tuple(result for result in self.results if result.verdict is Verdict.FALSIFIED)
-
-    falsified = FormerName("falsified_results")
 
     @cached_property
     def claims(self) -> dict[tuple[str, str], ClaimSummary]:

@@ -22,7 +22,6 @@ def verify(
     examples: int = 50,
     seed: int = 0,
     realistic: bool = False,
-    relations: bool = False,
     dtype: str | None = None,
     interface: str | None = None,
     device: str | None = None,
@@ -44,7 +43,6 @@ def verify(
         seed: the seed of the generated cases; with data, the seed of the random points p at which a conclusion "for
             every p" is checked, unless the data are a Case, which has its own seed.
         realistic: whether to generate only cases that resemble users' data, with sparse, rounded or repeated numbers.
-        relations: whether to check each case again after a change that must not change the verdict; not for kernels.
         dtype: the number format of the kernel, as for :func:`check_attention`.
         interface: the signature of the kernel, as for :func:`check_attention`.
         device: the device of the kernel's tensors, as for :func:`check_attention`.
@@ -63,10 +61,6 @@ def verify(
     """
     if examples < 1 or seed < 0:
         raise InvalidInput(f"examples must be at least 1 and seed at least 0, not {examples} and {seed}.")
-    if relations and attention is not None:
-        raise InvalidInput(
-            "relations cannot be combined with attention: checks of kernels include their own relations."
-        )
     source, all_ids = data_and_ids(what, ids, data)
     given = None if source is None else as_given(source, seed, calls=attention is not None)
     if given is not None and not isinstance(attention, Implementation):
@@ -79,7 +73,6 @@ def verify(
         implementation_of(attention, dtype, interface, device),
         isolate=attention is None or isinstance(attention, str),
         realistic=realistic,
-        relations=relations,
     )
     session = Session(request)
     last = session.finish()

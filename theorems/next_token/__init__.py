@@ -22,6 +22,5 @@ PAPER = Paper(
     statements="theorems.next_token",
     without="theorems.next_token.without",
     faults="theorems.next_token.faults",
-    figures="theorems.next_token.figures",
     after=("token-selection", "transformers-as-svms", "steepest-descent"),
 )

@@ -66,16 +66,12 @@ def _loss_of_most_frequent(right: Callable[..., Any], problem: MasterProblem, th
     return right(_change(problem, counts=most * problem.counts.sum(axis=1)[:, None]), theta)
 
 
-@RISK.change(
-    "next-token-loss-off", "the loss is multiplied by 1 + ε", NEXT, next_token_loss, size=1e-6, unit="relative error"
-)
+@RISK.change("next-token-loss-off", "the loss is multiplied by 1 + ε", NEXT, next_token_loss, size=1e-6)
 def _loss_off(loss: Any, size: float, *arguments: Any) -> Any:
     return loss * (1 + size)
 
 
-@GRADIENT.change(
-    "gradient-in-f-off", "P_F∇L is multiplied by 1 + ε", NEXT, split_gradient, size=1e-6, unit="relative error"
-)
+@GRADIENT.change("gradient-in-f-off", "P_F∇L is multiplied by 1 + ε", NEXT, split_gradient, size=1e-6)
 def _gradient_off(gradient: tuple[Any, Any], size: float, *arguments: Any) -> tuple[Any, Any]:
     along, away = gradient
     return along * (1 + size), away
@@ -102,9 +98,7 @@ def _svm_without_ties(svm: NextTokenSvm, problem: MasterProblem, sets: Any) -> N
     return replace(svm, point=list(loose.exact.p)) if isinstance(loose, MaxMargin) else svm
 
 
-@SVM.change(
-    "ntp-svm-scaled", "θ_mm is multiplied by 1 + ε", PATH, next_token_svm, only=NextTokenSvm, size=1e-6, unit="ε"
-)
+@SVM.change("ntp-svm-scaled", "θ_mm is multiplied by 1 + ε", PATH, next_token_svm, only=NextTokenSvm, size=1e-6)
 def _svm_scaled(svm: NextTokenSvm, size: float, *arguments: Any) -> NextTokenSvm:
     return replace(svm, point=[rational(1 + size) * x for x in svm.point])
 
@@ -116,7 +110,6 @@ def _svm_scaled(svm: NextTokenSvm, size: float, *arguments: Any) -> NextTokenSvm
     next_token_svm,
     only=NextTokenSvm,
     size=1e-6,
-    unit="ε",
 )
 def _svm_dual_off(svm: NextTokenSvm, size: float, *arguments: Any) -> NextTokenSvm:
     return replace(svm, duals={pair: rational(1 + size) * x for pair, x in svm.duals.items()})
@@ -134,7 +127,7 @@ def _minimum_without_times(right: Callable[..., FiniteMinimum], split: Split) ->
     return FiniteMinimum(split, right(replace(split, problem=once)).point)
 
 
-@MIXING.change("theta-star-off", "θ_⋆ is multiplied by 1 + ε", ENTROPY, finite_minimum, size=1e-6, unit="ε")
+@MIXING.change("theta-star-off", "θ_⋆ is multiplied by 1 + ε", ENTROPY, finite_minimum, size=1e-6)
 def _minimum_off(minimum: FiniteMinimum, size: float, split: Split) -> FiniteMinimum:
     return FiniteMinimum(split, [rational(1 + size) * x for x in minimum.point])
 
@@ -149,7 +142,7 @@ def _always_compatible(right: Callable[..., bool], problem: MasterProblem) -> bo
     return True
 
 
-@RUN.plant("next-token-step-too-long", "the step size is (1 + ε) η", DESCENT, next_token_descent, size=1e-6, unit="ε")
+@RUN.plant("next-token-step-too-long", "the step size is (1 + ε) η", DESCENT, next_token_descent, size=1e-6)
 def _longer_step(right: Callable[..., SplitRun], size: float, *arguments: Any, step: float, **options: Any) -> SplitRun:
     return right(*arguments, step=step * (1 + size), **options)
 
@@ -182,7 +175,7 @@ def _path_on_ray(path: SplitRun, minimum: FiniteMinimum, svm: NextTokenSvm, mult
     return SplitRun(np.zeros_like(path.x), long * along)
 
 
-@RUN.change("next-token-path-off", "points of the path are turned by ε", PATH, next_token_path, size=1e-2, unit="ε")
+@RUN.change("next-token-path-off", "points of the path are turned by ε", PATH, next_token_path, size=1e-2)
 def _path_off(path: SplitRun, size: float, *arguments: Any) -> SplitRun:
     """Rotate every point towards the first coordinate of F^⊥."""
     off = np.zeros_like(path.y)
@@ -202,7 +195,6 @@ def _path_at_one_radius(path: SplitRun, *arguments: Any) -> SplitRun:
     PATH,
     next_token_path,
     size=1e-2,
-    unit="ε",
 )
 def _path_of_other_multipliers(
     right: Callable[..., SplitRun], size: float, minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Any
@@ -234,16 +226,3 @@ def _merge_contexts(case: NextTokens) -> NextTokens:
     h: Float64[np.ndarray, "m d"] = np.array(case.embeddings)
     h[1:2] = h[0]
     return case.replace(embeddings=h)
-
-
-ANY_DATA = "the statement holds for any data, also with two contexts of one embedding"
-
-SURVIVORS: dict[str, dict[str, str]] = {
-    "ntp-extended-supports": {"contexts-merged": ANY_DATA},
-    "ntp-path": {"contexts-merged": ANY_DATA},
-    "ntp-descent": {"contexts-merged": ANY_DATA},
-    "ntp-finite-part": {"contexts-merged": ANY_DATA},
-    "conjecture-ntp-normalized": {"contexts-merged": ANY_DATA},
-    "ntp-entropy": {"next-token-loss-off": "a larger loss is above the entropy, too"},
-}
-"""Statement id → fault id → the reason why the statement stays true under this fault."""

@@ -41,7 +41,6 @@ EXPLICIT = sharper("separator-in-closed-form")
     about=NextTokens,
     cases=independent_contexts,
     kernel=SVM_ONLY,
-    varies={"inputs-twice": "the statement is about linearly independent embeddings of contexts"},
 )
 def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """**Lemma 1.** Let d > m and rank[h_1 … h_m] = m.

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from theorems.core.implementation import REFERENCE
 from theorems.core.kernel_use import KernelUse
 from theorems.core.statement import Statement
-from theorems.core.tolerances import Tolerance
 from theorems.core.under_test import KernelDescription
 from theorems.run.findings import NamedFinding
-from theorems.run.registry.suite import tolerances_of
 
 
 @dataclass(frozen=True)
@@ -19,9 +17,8 @@ class Heading:
     """Heading of a statement: the fields of a statement that are not functions.
 
     Attributes:
-        id, title, source, assumptions, kernel, file, survives: as in :class:`theorems.core.statement.Statement`.
+        id, title, source, assumptions, kernel, file: as in :class:`theorems.core.statement.Statement`.
         own_assumptions: titles, by id, of the assumptions that the statement's own file or package defines.
-        tolerances: the tolerances that the user's file declares, by key; empty for a statement that is not in a file.
         about: the noun for the cases on which the statement is checked, such as "attention calls".
         lost: how reading the statement's file ended the reading process; empty if the file was read.
     """
@@ -32,9 +29,7 @@ class Heading:
     assumptions: tuple[str, ...] = ()
     kernel: KernelUse | None = None
     file: str = ""
-    survives: Mapping[str, str] = field(default_factory=dict)
     own_assumptions: Mapping[str, str] = field(default_factory=dict)
-    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     lost: str = ""
     about: str = ""
 
@@ -49,9 +44,7 @@ def heading_of(statement: Statement) -> Heading:
         statement.assumptions,
         statement.kernel,
         statement.file,
-        dict(statement.survives),
         own_titles,
-        tolerances_of(statement) if statement.file else {},
         about=statement.about.noun,
     )
 

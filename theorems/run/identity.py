@@ -25,7 +25,7 @@ from theorems.run.journal import key_of
 LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
 """Libraries whose versions are part of an identity, since another version may draw other cases or round differently."""
 PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
-OF_THE_RUN = ("statements", "examples", "faults", "figures")
+OF_THE_RUN = ("statements", "examples", "figures")
 """Entries of a run's identity that describe all units of work together; each unit has its own values of these as
 fields."""
 BESIDE = ("so_far", "lost", "isolated", "title")

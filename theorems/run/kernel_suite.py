@@ -14,7 +14,7 @@ from max_margin_theorems.extensions import extensions
 from reference_attention.errors import InvalidInput
 from theorems.core.kernel_use import KernelUse
 from theorems.core.under_test import UnderTest
-from theorems.run.result import Result
+from theorems.run.result import Failure, Result
 
 
 @runtime_checkable
@@ -58,7 +58,6 @@ class KernelSuite(Protocol):
         *,
         deep: bool = False,
         fail_fast: bool = False,
-        writes_tests: bool = True,
     ) -> UnderTest:
         """Return the object under test for a kernel, given as a Python object or as the text ``MODULE:CALLABLE``.
 
@@ -82,11 +81,13 @@ class KernelSuite(Protocol):
     def report_json(self, results: Sequence[Result]) -> dict[str, Any]:
         """Return the entries about the kernel that ``--json`` writes besides the kernel's description."""
 
-    def reproducer_file(self, source: str | None, results: Sequence[Result], file: Path | None) -> str:
-        """Return the source of a test file whose tests fail on the kernel; empty if no failure has a test."""
+    def call_file(
+        self, id: str, failure: Failure, kernel: Mapping[str, Any], interface: str | None, device: str | None
+    ) -> bytes | None:
+        """Return a .npz file of the call that failed, with the options of the run; None if no call failed."""
 
-    def describe_tests(self, results: Sequence[Result], file: Path) -> str:
-        """Describe which tests were written to the file, and which failures have no test."""
+    def test_to_paste(self, source: str, files: Mapping[str, Path]) -> str:
+        """Return the source of tests of a kernel on the calls in the files, by the id of the statement that failed."""
 
 
 @cache

@@ -6,23 +6,22 @@ import re
 from pathlib import Path
 
 from reference_attention.files import write_in
-from theorems.run.result import Failure
 
 
-def save(id: str, failure: Failure, directory: Path) -> Path:
+def save(id: str, case: str | bytes, directory: Path) -> Path:
     """Write a failing case to a file and return the file's path.
 
     The file's name contains a digest of the case, so that the same case is written only once.
 
     Args:
         id: the id of the statement.
-        failure: the failing case.
+        case: the failing case as JSON, or as the bytes of a .npz file.
         directory: the directory to write to.
 
     Raises:
         InvalidInput: the directory cannot be written.
     """
-    return write_in(directory, f"{file_stem(id)}-*.json", failure.case)
+    return write_in(directory, f"{file_stem(id)}-*.{'json' if isinstance(case, str) else 'npz'}", case)
 
 
 def file_stem(id: str) -> str:

@@ -12,13 +12,7 @@ from typing import Any
 from theorems.core.check import Outcome
 from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
 from theorems.core.parts import Parts, merge_parts
-from theorems.core.relation_check import DIFFERS, SAME_VERDICT
 from theorems.core.statement import Statement
-
-
-def format_value(value: float) -> str:
-    """Format a slack or a tolerance to three significant digits; NaN gives "undecided"."""
-    return "undecided" if math.isnan(value) else f"{value + 0.0:.3g}"
 
 
 @dataclass(frozen=True)
@@ -119,8 +113,6 @@ class Failure:
         case: the case as JSON text, which ``--data`` reads from a file.
         shrunk: whether Hypothesis has made the case smaller.
         line: where an attention kernel under test is wrong, by how much, and perhaps why; empty without a kernel.
-        test: the source of a test function that fails on the kernel; empty if there is none.
-        no_test: the reason why there is no test that fails on the kernel.
         parts: the verdict, on this case, of each part of the statement: premises, conclusion, the sharper claims of our
             own.
     """
@@ -130,8 +122,6 @@ class Failure:
     case: str
     shrunk: bool = False
     line: str = ""
-    test: str = ""
-    no_test: str = ""
     parts: Parts | None = None
 
     @property
@@ -291,24 +281,6 @@ class Result:
         return self.failure.sentence if falsified and self.failure else self.reason
 
     @property
-    def relations(self) -> dict[str, dict[str, int]]:
-        """Return three counts for each relation (a change of a case that must keep the verdict), by its name.
-
-        ``cases`` is the number of cases checked again after the change, ``differing`` the number with another verdict
-        after the change, and ``not_found`` the number on which a search of the suite succeeded either before or after
-        the change, but not both.
-        """
-        counts: dict[str, dict[str, int]] = {}
-        for claim in self.claims:
-            for branch, count in claim.branches if claim.name == SAME_VERDICT else ():
-                name, _, end = branch.partition(" ")
-                counts_of_relation = counts.setdefault(name, {"cases": 0, "differing": 0, "not_found": 0})
-                counts_of_relation["cases"] += count
-                if end:
-                    counts_of_relation["differing" if end == DIFFERS else "not_found"] += count
-        return counts
-
-    @property
     def decided_claims(self) -> int:
         """Return the number of claims that were decided: upheld or falsified."""
         return sum(claim.verdict is not Verdict.INCONCLUSIVE for claim in self.claims)
@@ -338,10 +310,8 @@ class Result:
             "not_found": self.not_found,
             "never_made": list(self.never_made),
             "reason": self.reason,
-            **({"relations": self.relations} if self.relations else {}),
             **({"conclusion": self.conclusion.as_json()} if self.conclusion else {}),
             **({"diagnosis": self.failure.line} if self.failure and self.failure.line else {}),
-            **({"no_test": self.failure.no_test} if self.failure and self.failure.no_test else {}),
         }
 
 

@@ -1,7 +1,7 @@
 """Session: one run of a request to verify statements, which produces events.
 
-The command, the library, the check of a kernel and the report make a :class:`Request` and handle the events of its
-:class:`Session`; tables, JSON, JUnit XML, progress and known failures are handlers of events.
+The command, the library and the check of a kernel make a :class:`Request` and handle the events of its
+:class:`Session`; tables, JSON, progress and known failures are handlers of events.
 
 Untrusted code (a kernel given by its name, a statement in a user's file) runs only in the sandbox, whose processes load
 it and run the units of work; the process with the session supervises them and receives plain data.
@@ -55,7 +55,6 @@ class Request:
         journal: the file to which finished results are appended, and from which an earlier run continues.
         enough: function of a statement's result that returns the reason to stop the run, or an empty string to go on.
         realistic: whether only cases that resemble users' data are generated.
-        relations: whether each case is checked again after a change that must not change the verdict.
         cases: the number of generated cases for each statement of a paper, where ``examples`` counts the calls for each
             capability of a kernel; None to use ``examples`` for both.
     """
@@ -75,7 +74,6 @@ class Request:
     journal: Path | None = None
     enough: Callable[[Result], str] | None = None
     realistic: bool = False
-    relations: bool = False
     cases: int | None = None
 
 
@@ -208,7 +206,6 @@ class Session:
             data=of_data(self.request.given),
             kernel=kernel,
             **({"realistic": True} if self.request.realistic else {}),
-            **({"relations": True} if self.request.relations else {}),
             **({"cases": self.request.cases} if self.request.cases else {}),
         )
 
@@ -225,7 +222,6 @@ class Session:
                 isolated=request.isolate,
                 title=heading.title,
                 realistic=request.realistic,
-                relations=request.relations,
                 urgency=_urgency(heading),
             )
             for heading in chosen

@@ -35,7 +35,6 @@ class Unit:
             is not cut.
         title: the title of the statement, for the result if no case was checked.
         realistic: whether only cases that resemble users' data are generated.
-        relations: whether each case is checked again after a change that must not change the verdict.
         urgency: the priority: units with a larger number run sooner; 0 unless the statement is a capability of
             attention kernels.
     """
@@ -51,7 +50,6 @@ class Unit:
     part: int = 0
     title: str = ""
     realistic: bool = False
-    relations: bool = False
     urgency: int = 0
 
     @property
@@ -88,7 +86,7 @@ class Unit:
         under_test = self.under_test.load()
         progress(0)
         if self.data is not None:
-            return verify_data(self.id, self.data, under_test, progress, self.relations)
+            return verify_data(self.id, self.data, under_test, progress)
         return verify_generated(
             self.id,
             self.examples,
@@ -97,7 +95,6 @@ class Unit:
             progress,
             self.part,
             self.realistic,
-            self.relations,
         )
 
     def prepare(self) -> None:

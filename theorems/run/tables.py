@@ -103,12 +103,6 @@ def column_table(
     return table
 
 
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [columns, ("---",) * len(columns), *rows]
-    return "\n".join("| " + " | ".join(printable(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
 def results_table(results: Sequence[Result]) -> Table:
     """Return a table with a row for each result: statement, title, verdict, examples, worst slack, seconds."""
     rows = [

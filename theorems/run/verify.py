@@ -23,9 +23,7 @@ from theorems.core.check import Outcome, check, error_outcome, sentence, whose
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.kernel_use import KERNEL_UNTOUCHED
-from theorems.core.relation_check import SAME_VERDICT, check_with_relation
 from theorems.core.statement import Statement
-from theorems.core.under_test import Explanation
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Failure, Result, merge_results, of_outcome
 
@@ -77,10 +75,6 @@ class Progress(Protocol):
 
 def nothing(done: int, so_far: Any = None, /) -> None:
     """Ignore the progress of a unit of work."""
-
-
-CheckCase = Callable[[Statement, Subject, Implementation], Outcome]
-"""Function that checks a statement on a case, such as :func:`theorems.core.check.check`."""
 
 
 class _Reproduced(Exception):
@@ -153,10 +147,8 @@ class _Trial:
         statement: Statement,
         under_test: Implementation,
         progress: Progress,
-        check_case: CheckCase,
     ) -> None:
         self.statement = statement
-        self.check_case = check_case
         self.under_test = under_test
         self.progress = progress
         self.so_far = SoFar(Result(statement.id, statement.title))
@@ -182,7 +174,7 @@ class _Trial:
         """
         if self._claim:
             return self._shrinking(case, self._same_claim)
-        outcome = self.check_case(self.statement, case, self.under_test)
+        outcome = check(self.statement, case, self.under_test)
         result = of_outcome(self.statement, outcome, generated=True)
         if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE) and not outcome.not_found:
             result = replace(result, failure=failure_of(self.statement, case, outcome))
@@ -217,11 +209,10 @@ class _Trial:
 
     def _shrinking(self, case: Subject, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
-        is_slow = self.under_test.slow or self._claim == SAME_VERDICT
-        if self._calls > (FEWER_CALLS if is_slow else SHRINKING_CALLS):
+        if self._calls > (FEWER_CALLS if self.under_test.slow else SHRINKING_CALLS):
             raise _ShrinkLimit
         self.progress(self.result.examples)
-        outcome = self.check_case(self.statement, case, self.under_test)
+        outcome = check(self.statement, case, self.under_test)
         if not same(outcome):
             return False
         self._keep(failure_of(self.statement, case, outcome, self._claim, shrunk=True))
@@ -255,7 +246,6 @@ def verify_generated(
     progress: Progress = nothing,
     part: int = 0,
     only_realistic: bool = False,
-    relations: bool = False,
 ) -> Result:
     """Check a statement on cases from its strategy; stop at the first falsified case, after shrinking it.
 
@@ -269,8 +259,6 @@ def verify_generated(
         progress: function called with the number of checked cases and the result so far.
         part: the number of this part, from 0, if the run has more than :data:`PART` cases.
         only_realistic: whether only cases that resemble users' data are drawn, see :mod:`generators.realistic_numbers`.
-        relations: whether each case is checked again after a change that must not change the verdict, see
-            :mod:`generators.metamorphic_relations`.
     """
     statement = statement_named(id)
     if why := under_test.out_of_reach(statement.kernel):
@@ -278,7 +266,7 @@ def verify_generated(
     outcomes = under_test.outcomes(statement, examples, seed, part)
     if outcomes is not None:
         return _verify_outcomes(statement, outcomes, under_test, progress)
-    trial = _Trial(statement, under_test, progress, check_with_relation if relations else check)
+    trial = _Trial(statement, under_test, progress)
     drawn_from, every = seed_of(statement.own_id, seed, part), True if only_realistic else None
     stopped = _run_to_end(statement, examples, drawn_from, trial.generating, every)
     if trial.so_far.error and not stopped and trial.so_far.falsified is None:
@@ -347,7 +335,6 @@ def verify_data(
     given: Given,
     under_test: Implementation = REFERENCE,
     progress: Progress = nothing,
-    relations: bool = False,
 ) -> Result:
     """Check a statement on user data: on every case that the statement derives from the data.
 
@@ -356,7 +343,6 @@ def verify_data(
         given: the user data; if they are a stored failing case, this case is checked without a change.
         under_test: the implementation on which the statement is checked.
         progress: function called with the number of checked cases and the result so far.
-        relations: whether each case is checked again after a change that must not change the verdict.
     """
     statement = statement_named(id)
     if why := under_test.out_of_reach(statement.kernel):
@@ -367,7 +353,7 @@ def verify_data(
     tried = Result(statement.id, statement.title, generated=False)
     try:
         for case in [given.case] if given.failed else statement.from_data(given.case):
-            outcome = (check_with_relation if relations else check)(statement, case, under_test)
+            outcome = check(statement, case, under_test)
             result = of_outcome(statement, outcome, generated=False)
             if outcome.verdict is Verdict.FALSIFIED:
                 result = replace(result, failure=failure_of(statement, case, outcome))
@@ -381,15 +367,13 @@ def verify_data(
 
 
 def _explain(statement: Statement, result: Result, under_test: Implementation) -> Result:
-    """Add to a kernel's failure a diagnosis, and the source of a test that fails on the kernel, for its maintainer."""
+    """Add a diagnosis to a kernel's failure, for its maintainer."""
     failure = result.failure
     if failure is None or failure.verdict is not Verdict.FALSIFIED or not under_test.recorded:
         return result
     case = subject_of(from_json(failure.case))
     try:
-        explanation = under_test.explain(statement, case)
+        line = under_test.explain(statement, case)
     except Exception as error:  # the explanation calls the untrusted kernel once more
-        raised = f"on a second call with the failing case it raised {type(error).__name__}"
-        explanation = Explanation(f"{statement.id}: {raised}", no_test=raised)
-    line, test, no_test = explanation
-    return replace(result, failure=replace(failure, line=line, test=test, no_test=no_test))
+        line = f"{statement.id}: on a second call with the failing case it raised {type(error).__name__}"
+    return replace(result, failure=replace(failure, line=line))

@@ -20,7 +20,6 @@ PAPER = Paper(
     statements="theorems.steepest_descent",
     without="theorems.steepest_descent.without",
     faults="theorems.steepest_descent.faults",
-    figures="theorems.steepest_descent.figures",
     gaps="theorems.steepest_descent.margin_gap:GAPS",
     after=("token-selection", "transformers-as-svms"),
     explained=(),

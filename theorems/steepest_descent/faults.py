@@ -20,7 +20,6 @@ from reference_attention.risk import ScaledGradient
 from reference_attention.svm.norm_max_margin import NormMaxMargin, norm_max_margin
 from reference_attention.training.steepest_descent import mirror_descent, steepest_descent, steepest_direction
 from theorems.faults.fault import Faults, Function, Kind
-from theorems.faults.survivors import RIGHT_HERE, ROOM
 
 RUN, SVM = Faults(Kind.RUN), Faults(Kind.SVM)
 ONE_INPUT, MARGIN, MIRROR = "steepest-one-input", "steepest-from-a-margin", "mirror-one-input"
@@ -90,8 +89,6 @@ def _newton_schulz(x: Array, norm: Norm) -> Array:
     "U S^ε Vᵀ in place of the orthogonal factor U Vᵀ",
     MARGIN,
     size=0.1,
-    unit="ε",
-    smallest=1e-6,
 )
 def _bent_factor(size: float, x: Array, norm: Norm) -> Array:
     """Return U S^ε Vᵀ in place of U Vᵀ for the matrix U S Vᵀ, with S divided by the largest singular value."""
@@ -128,7 +125,7 @@ def _short_momentum(options: Options) -> Options:
     return {"momentum": 0.25 * options["momentum"]}
 
 
-@_options("steepest-step-too-long", "the step length is (1 + ε) η", ONE_INPUT, *DESCENTS, size=0.1, unit="ε")
+@_options("steepest-step-too-long", "the step length is (1 + ε) η", ONE_INPUT, *DESCENTS, size=0.1)
 def _longer(options: Options, size: float) -> Options:
     return {"lengths": options["lengths"] * (1 + size)}
 
@@ -197,7 +194,6 @@ def _negative_dual(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     norm_max_margin,
     only=NormMaxMargin,
     size=0.1,
-    unit="ε",
 )
 def _shift(right: NormMaxMargin, size: float, *arguments: Any) -> NormMaxMargin:
     """Enlarge the largest coordinate of p, and scale p to the least margin 1; then p is longer than the solution."""
@@ -234,13 +230,12 @@ def _of_the_others(right: Callable[..., ScaledGradient], problem: MasterProblem,
     MIRROR,
     mirror_descent,
     size=0.1,
-    unit="ε",
 )
 def _other_power(options: Options, size: float) -> Options:
     return {"norm": options["norm"] * (1 + size)}
 
 
-@_options("mirror-step-too-long", "the step size is (1 + ε) η", MIRROR, mirror_descent, size=0.1, unit="ε")
+@_options("mirror-step-too-long", "the step size is (1 + ε) η", MIRROR, mirror_descent, size=0.1)
 def _longer_in_logs(options: Options, size: float) -> Options:
     return {"log_step": options["log_step"] + math.log1p(size)}
 
@@ -255,35 +250,3 @@ def _otherwise_normalized(options: Options) -> Options:
 @_options("mirror-one-step-short", "the last point is missing", MIRROR, mirror_descent)
 def _short_run(options: Options) -> Options:
     return {"steps": options["steps"] - 1}
-
-
-NO_MEMORY = "on these cases β = 0, or all gradients have one direction"
-
-SURVIVORS: dict[str, dict[str, str]] = {
-    "steepest-one-input": {
-        **dict.fromkeys(("score-off", "clipped-logits", "one-coordinate-off", "rolled-coordinates"), ROOM),
-        "loss-derivative-dropped": ROOM,
-        "orthogonal-factor-bent": "with one query, gradients have one singular value, which the fault leaves at 1",
-        "momentum-forgotten": NO_MEMORY,
-        "momentum-too-short": NO_MEMORY,
-        "norm-margin-with-euclidean-duals": "with one query, these are the duals for every norm of matrices",
-        "gradient-too-long": "steps depend only on the gradient's direction, and its length is only bounded from below",
-        "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
-    },
-    "steepest-from-a-margin": {
-        **dict.fromkeys(("svm-of-rounded-products", "always-complementary", "called-complementary"), RIGHT_HERE),
-        **dict.fromkeys(("temperature", "epsilon-in-denominator", "cancelling-gradient", "score-off"), ROOM),
-        **dict.fromkeys(("logits-of-few-bits", "one-coordinate-off", "float32-gradient", "key-off"), ROOM),
-        "no-maximum-subtracted": "the logits of its cases stay below 710",
-        "gradient-too-long": "only the direction of the gradient enters",
-    },
-    "mirror-one-input": {
-        "one-coordinate-off": ROOM,
-        "score-off": ROOM,
-    },
-    "mirror-from-a-margin": {
-        **dict.fromkeys(("top-2", "one-coordinate-off", "float32-gradient", "cancelling-gradient", "score-off"), ROOM),
-        "no-maximum-subtracted": "the logits of its cases stay within the range of exp, although margins are large",
-    },
-}
-"""Statement id → fault id → the reason why the statement stays true under this fault."""

@@ -41,7 +41,6 @@ SHARES = (0.02, 0.2, 1.0)
     cases=one_input_cases,
     kernel=SATURATED,
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
-    varies={"inputs-twice": "the statement is about a single input"},
 )
 def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible; let ψ = ‖p‖_q^q/q, 1 < q < ∞.

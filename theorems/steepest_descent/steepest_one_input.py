@@ -70,7 +70,6 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=SATURATED,
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
-    varies={"inputs-twice": "the statement is about a single input"},
 )
 def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible; let ‖·‖ be any norm.

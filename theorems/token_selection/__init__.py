@@ -18,7 +18,6 @@ PAPER = Paper(
     statements="theorems.token_selection",
     without="theorems.without",
     figures="theorems.token_selection.figures",
-    limits="theorems.token_selection.figures.limits:LIMITS",
     definitions="theorems.token_selection.directions.definitions:DEFINITIONS",
     explained=("lemma-", "theorem-"),
 )

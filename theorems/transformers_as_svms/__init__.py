@@ -15,13 +15,11 @@ keys of rank one.
 | `no_stationary_point` | data for which ∇L vanishes at no W |
 | `local_descent` | gradient descent in a cone around locally optimal tokens |
 | `local_path` | the regularization path in such a cone |
-| `factored_flow` | gradient flow on the factors (K, Q) of W = KQᵀ |
 | `factored_descent` | gradient descent on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
 | `exact_support` | attention that selects exactly τ tokens |
 | `mixing` | if attention mixes tokens, W grows in one direction; a closed form of the part of W that stays bounded |
 | `conjecture_mixing` | with a ReLU head, W grows along the max-margin solution (Gen-SVM) of the selected tokens |
-| `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 
 We could not read the paper's text: modules are named by content, and the numbers of its theorems are from memory.
 """
@@ -34,7 +32,6 @@ PAPER = Paper(
     statements="theorems.transformers_as_svms",
     without="theorems.transformers_as_svms.without",
     faults="theorems.transformers_as_svms.faults",
-    figures="theorems.transformers_as_svms.figures",
     after=("token-selection",),
     prefix="tsvm-",
     explained=(),

@@ -69,8 +69,6 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=FAR,
     needs={"relu-head": "the conjecture is about ReLU heads"},
-    varies={"keys-shifted": "features must be affine functions of tokens, the same for all inputs"},
-    search="steps oscillate across the kinks of the head, so that the last digits decide where a run ends",
 )
 def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let h be a head of ReLU units, and train W by normalized gradient descent.

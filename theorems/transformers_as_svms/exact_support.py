@@ -55,7 +55,6 @@ def _cases() -> SearchStrategy[Case]:
         "queries-given": "tokens are read from data with queries",
         "quadratic-head": "the lemma's condition bounds λ, which only a quadratic head has",
     },
-    varies={"keys-shifted": "tokens are orthonormal", "unit-of-tokens": "tokens are of length one"},
 )
 def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the tokens of an input be orthonormal, h(x) = vᵀx − λ‖x‖² with λ > 0, ℓ(u) = −u and Y = 1.

@@ -14,6 +14,7 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from generators.case import Case
+from generators.query_assumptions import label_separating_queries
 from generators.query_cases import query_cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
@@ -28,6 +29,7 @@ from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SATURATED
+from theorems.core.parts import Condition
 from theorems.core.points import log_uniform
 from theorems.core.statement import NO_WEIGHTS, statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
@@ -47,8 +49,10 @@ from theorems.transformers_as_svms.curves.factored_starts import (
     margin_needed,
     uneven_factors,
 )
-from theorems.transformers_as_svms.factored_flow import SEPARATING
 
+SEPARATING = Condition(
+    "the queries separate the labels", lambda case: label_separating_queries(case).holds is not False
+)
 SMOOTH, DESCENDS = sharper("smoothness"), sharper("descends")
 SAFE = premise("step-is-as-long-as-is-safe")
 CHANGE, DRIFT = sharper("imbalance-changes-by"), sharper("imbalance-drifts-at-most")
@@ -115,7 +119,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
     A run has to take a step at least as long: a shorter step would satisfy the inequality, but a run that stands still
     tests nothing. As the risk does not increase, a run from m(W(0)) ≥ κ + max(1, log(2(T − 1))) keeps every m(W(t)) ≥
-    m(W(0)) − κ, as the flow does.
+    m(W(0)) − κ.
 
     **No stationary point.** If the head is v = K u, then ∇_Q u = ∇Lᵀv and the first bound holds. If q = Q u separates
     the labels, c_q = min Y_i qᵀz_i > 0, the second bound holds:
@@ -124,8 +128,8 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
     The first bound is positive, too, where queries separate the labels, or are independent.
 
-    **A certificate.** 1 ≤ ‖W‖_⋆‖M̂‖_op/m(W) at every iterate, also of normalized descent (M̂ as in
-    :mod:`.factored_flow`).
+    **A certificate, at every point.** Once opt is selected, −∇L = Σ ω_j G_j with ω ≥ 0; let M̂ = −∇L/Σω. As m(W) ≤
+    ⟨M̂, W⟩ ≤ ‖M̂‖_op ‖W‖_⋆, 1 ≤ ‖W‖_⋆‖M̂‖_op/m(W) at every iterate, also of normalized descent.
     """
     yield from query_claims(case, under_test)
     data, problem, rng = case.queried, case.problem, case.rng()
@@ -261,7 +265,7 @@ def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Cl
 
 
 def _certificate(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
-    """Claim ‖W‖_⋆‖M̂‖_op ≥ m(W), the least margin, wherever all ω are ≥ 0; M̂ = −∇L/Σω, see :mod:`.factored_flow`."""
+    """Claim ‖W‖_⋆‖M̂‖_op ≥ m(W), the least margin, wherever all ω are ≥ 0; M̂ = −∇L/Σω."""
     points = run.before
     total, leads = certificate_sides(points.at)
     if leads.any():

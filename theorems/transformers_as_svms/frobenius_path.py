@@ -26,7 +26,6 @@ from theorems.token_selection.global_paths.theorem_1_regularization_path import 
     assumptions=("queries-given", *theorem_1.assumptions),
     cases=query_cases,
     kernel=BELOW_ROUNDING,
-    search="in other coordinates Newton's method takes other steps, and may end without a minimum",
 )
 def tsvm_frobenius_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and one token of each input be strictly best.

@@ -108,7 +108,6 @@ def _cases() -> SearchStrategy[Case]:
         "quadratic-head": "s⋆ depends on the λ of a quadratic head",
         "attainable-attention": "W_fin and W^mm exist only if Gen-SVM is feasible",
     },
-    varies={"keys-shifted": "tokens are orthonormal", "unit-of-tokens": "tokens are of length one"},
 )
 def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let s⋆_i be the optimal attention weights of input i and O_i their support.

@@ -123,7 +123,6 @@ def _crowd(case: Case) -> Case:
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
-    search="in other coordinates the solver takes other steps, and may leave the case undecided",
 )
 def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ATT-SVM(opt) be feasible, and one token of each input strictly best.
@@ -163,8 +162,7 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     inf L, as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆)/(ηK). *Derivation.* By the
     descent lemma L(W − η∇L) ≤ L(W) − η(1 − ηL̂/2)‖∇L‖², and η ≤ 1/L_W ≤ 1/(4L̂) with the L̂ of Lemma 6. With distinct
     scores the gradients tend to zero, so that by saturation all s_it tend to 0 or 1; the tokens with weight 1 settle,
-    as steps tend to zero; and so ‖W(k)‖_F → ∞. That W/‖W‖ then converges to the direction of W^mm is only conjectured
-    (:mod:`.conjecture_independent_rows`).
+    as steps tend to zero; and so ‖W(k)‖_F → ∞.
 
     **Limit, norm-diverges.** The norm of the gradient flow diverges as well: ∫‖∇L‖² dt is at most L(W(0)) − L_⋆, so a
     bounded flow would have a stationary limit point. The flow from one of the starts is followed to norms of 1e6 (1e5

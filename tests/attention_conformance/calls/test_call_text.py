@@ -1,4 +1,4 @@
-"""Calls of attention kernels as JSON text: the same floats are read back, and text that is not a call is refused in one
+"""Calls of attention kernels as JSON and .npz: the same floats are read back, and what is not a call is refused in one
 sentence.
 """
 
@@ -14,9 +14,9 @@ import pytest
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.calls.call_text import call_of, text_of
+from attention_conformance.calls.call_text import call_of, npz_of, text_of
 from reference_attention.errors import InvalidInput
-from reference_attention.files import from_json
+from reference_attention.files import from_json, read_named_values
 from theorems import check_attention, verify
 from theorems.command.app import main
 from theorems.core.claim import Verdict
@@ -32,15 +32,20 @@ CALL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("id", capabilities())
-def test_a_call_survives_a_round_trip_as_text(id: str) -> None:
+def test_a_call_survives_a_round_trip_as_text_and_as_npz(id: str, tmp_path: Path) -> None:
+    file = tmp_path / "call.npz"
     for call in draw_cases(capabilities()[id], 6, 0):
-        again = call_of(from_json(text_of(call, case_of=id)))
-        for field in fields(AttentionCall):
-            held, result = getattr(call, field.name), getattr(again, field.name)
-            if isinstance(held, np.ndarray):
-                assert np.array_equal(np.broadcast_to(held, result.shape), result), field.name
-            else:
-                assert held == result, field.name
+        file.write_bytes(npz_of(call, case_of=id, claim="a claim", kernel_dtype="float32"))
+        with np.load(file, allow_pickle=False) as arrays:
+            assert [str(arrays[name]) for name in ("case_of", "claim", "kernel_dtype")] == [id, "a claim", "float32"]
+            assert arrays["seed"] == call.seed
+        for again in (call_of(from_json(text_of(call, case_of=id))), call_of(read_named_values(file))):
+            for field in fields(AttentionCall):
+                held, result = getattr(call, field.name), getattr(again, field.name)
+                if isinstance(held, np.ndarray):
+                    assert np.array_equal(np.broadcast_to(held, result.shape), result), field.name
+                else:
+                    assert held == result, field.name
 
 
 @pytest.mark.parametrize(

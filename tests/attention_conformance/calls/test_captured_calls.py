@@ -86,7 +86,7 @@ def test_a_kernel_that_sees_one_key_too_many_is_falsified(
     save(**tensors(dtype, is_causal=True))
     assert verified("kernels.py:next_key_seen", "kernel-output") == 1
     assert "perhaps the causal mask hides wrong keys" in capsys.readouterr().out
-    (record,) = Path("falsified").glob("*.json")
+    (record,) = Path("falsified").glob("*.npz")
     again = ["--data", str(record), "--attention", "kernels.py:next_key_seen"]
     assert main(["verify", "--jobs", "0", *again]) == 1
     assert f"computes in {dtype}" in capsys.readouterr().out
@@ -126,7 +126,6 @@ def test_a_kernel_that_cannot_take_the_call_unchanged_is_not_judged(
 def test_the_wrong_number_of_a_kernel_in_its_own_process_is_reported(
     save: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Sending this call, too large for an emitted test, to the process that writes tests would end that process."""
     save(**tensors("float32", is_causal=True))
     assert verified("kernels.py:next_key_seen", "kernel-output", "--jobs", "1") == 1
     printed = capfd.readouterr()

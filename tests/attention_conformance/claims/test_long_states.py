@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +9,13 @@ import pytest
 import torch
 
 import attention_conformance.claims.call_shrinker
+from attention_conformance import check_call
 from attention_conformance.calls.attention_call import REPEATS, AttentionCall, State
+from attention_conformance.calls.call_text import npz_of
 from attention_conformance.claims.call_claims import examine
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS
-from attention_conformance.claims.statements import capability_statements
 from attention_conformance.kernel.check import verify_kernel
-from attention_conformance.kernel.diagnosis import diagnose
-from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
-from attention_conformance.kernel.reproducer_file import file_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from examples import kernels
 from tests.attention_conformance.claims import compiled_kernels, forgetful_kernels
 from theorems.core.claim import Verdict
@@ -110,15 +107,10 @@ def test_thousands_of_equal_calls_are_planned_only_in_the_deep_profile() -> None
         ("forgetful_kernels:not_cleared", "repeated-calls", State.MANY),
     ],
 )
-def test_an_emitted_test_of_compiled_or_repeated_calls_fails_on_the_kernel(
+def test_a_saved_call_that_is_compiled_or_repeated_fails_again(
     kernel: str, capability: str, state: State, tmp_path: Path
 ) -> None:
-    source = f"tests.attention_conformance.claims.{kernel}"
-    under_test = kernel_named(source, deep=True).as_implementation()
-    line, test, _ = diagnose(capability_statements()[f"kernel-{capability}"], small_call(state), under_test)
-    assert "is due" in line
-    file = tmp_path / "test_emitted.py"
-    file.write_text(file_of(source, [test], file.name))
-    process = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
-    assert process.returncode == 1
-    assert "AssertionError: output at" in process.stdout
+    file = tmp_path / "call.npz"
+    file.write_bytes(npz_of(small_call(state), case_of=f"kernel-{capability}"))
+    with pytest.raises(AssertionError, match=f"kernel-{capability}: output at .* is due"):
+        check_call(f"tests.attention_conformance.claims.{kernel}", file)

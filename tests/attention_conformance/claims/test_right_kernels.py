@@ -15,10 +15,9 @@ from theorems.run.registry.suite import capabilities
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
 OF_OTHERS = {
-    f"kernel-{name}"
-    for name in ("alibi", "log-sum-exp-gradient", "merged-parts", "paged-keys", "parameters", "ragged-batch")
-} | {f"kernel-{name}" for name in ("batch-invariance", "fp8-descale", "longer-masks", "mask-mod", "score-mod")}
-OF_OTHERS |= {"kernel-sinks", "kernel-splits", "kernel-shared-keys-values"}
+    f"kernel-{name}" for name in ("alibi", "log-sum-exp-gradient", "paged-keys", "parameters", "ragged-batch")
+} | {f"kernel-{name}" for name in ("batch-invariance", "fp8-descale", "longer-masks")}
+OF_OTHERS |= {"kernel-sinks", "kernel-splits"}
 """The ids of the capabilities that none of the kernels in :data:`NOT_DECLARED` has."""
 COARSER = {"kernel-float32", "kernel-bfloat16", "kernel-float16"}
 """The ids of the statements about coarser number formats, which do not apply if one format is requested."""

@@ -197,30 +197,6 @@ def reads_what_is_seen(
 
 
 @unusual
-def causal_or_nothing(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> Tensor:
-    """Return causal attention with PyTorch's signature; raise in all other calls."""
-    if not is_causal or attn_mask is not None or dropout_p:
-        raise NotImplementedError("causal attention alone")
-    chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    return right_sdpa(query, key, value, None, True, chosen, 0.0)
-
-
-@unusual
-def decodes_a_token(q: Tensor, k_cache: Tensor, v_cache: Tensor, sm_scale: float) -> Tensor:
-    """Return attention of one query per batch entry, (B, H, E), on caches of keys and values, (B, T, G, E)."""
-    key, value = (x.transpose(1, 2) for x in (k_cache, v_cache))
-    return textbook(q[:, :, None], key, value, scale=sm_scale)[0][:, :, 0]
-
-
-@unusual
 def zero_stands_for_its_own_scale(query: Tensor, key: Tensor, value: Tensor, scale: float = 0.0) -> Tensor:
     """Return attention whose default scale is 0, which stands for 1/√E (SKaiNET #860)."""
     return textbook(query, key, value, scale=scale or 1 / math.sqrt(query.shape[-1]))[0]

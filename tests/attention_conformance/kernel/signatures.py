@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-TOP, BOTTOM, LONGER = "top", "bottom", "longer"
+TOP, BOTTOM = "top", "bottom"
 
 
 def attend(
@@ -43,7 +43,7 @@ def attend(
         logits = softcap * torch.tanh(logits / softcap)
     logits = logits if modify is None else modify(logits)
     L, T = logits.shape[-2:]
-    shift = {TOP: 0, BOTTOM: T - L, LONGER: max(T - L, 0)}[diagonal]
+    shift = {TOP: 0, BOTTOM: T - L}[diagonal]
     ahead = torch.arange(T) - torch.arange(L)[:, None] - shift
     visible = (ahead <= 0) if causal else torch.ones(L, T, dtype=torch.bool)
     left, right = (-1 if side is None else side for side in window)
@@ -76,7 +76,7 @@ def with_other_diagonal(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tupl
     T = k.shape[2]
     if options.get("causal") and T > 1:
         options = options | {"causal": False}
-        shift = {TOP: 0, BOTTOM: T - q.shape[2], LONGER: max(T - q.shape[2], 0)}[options.get("diagonal", TOP)]
+        shift = {TOP: 0, BOTTOM: T - q.shape[2]}[options.get("diagonal", TOP)]
         visible = torch.arange(T) - torch.arange(q.shape[2])[:, None] - shift <= 1
         return attend(q, k, v, **options | {"mask": visible if options.get("mask") is None else options["mask"]})
     return attend(q, k, v, **options)
@@ -165,19 +165,6 @@ def causal_by_default(core: Core, a: Any) -> Tensor:
     return core(
         a.input_tensor_q, a.input_tensor_k, a.input_tensor_v, scale=a.scale, mask=a.attn_mask, causal=a.is_causal
     )[0]
-
-
-@signature(
-    "query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, "
-    "kernel_options=None"
-)
-def flex(core: Core, a: Any) -> Any:
-    axes = (torch.arange(n) for n in (*a.query.shape[:3], a.key.shape[2]))
-    places = torch.meshgrid(*axes, indexing="ij")
-    modify = None if a.score_mod is None else lambda score: a.score_mod(score, *places)
-    mask = None if a.block_mask is None else a.block_mask.mask_mod(*places)
-    output = core(a.query, a.key, a.value, scale=a.scale, mask=mask, modify=modify)
-    return output if a.return_lse else output[0]
 
 
 @signature("self, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, enable_gqa=False")
@@ -340,107 +327,6 @@ def flash_kvcache(core: Core, a: Any) -> Any:
     return (output.transpose(1, 2), lse) if a.return_softmax_lse else output.transpose(1, 2)
 
 
-@signature(
-    "q, k_cache, block_table, cache_seqlens, head_dim_v, tile_scheduler_metadata, num_splits, "
-    "softmax_scale=None, causal=False, is_fp8_kvcache=False"
-)
-def flash_mla(core: Core, a: Any) -> Any:
-    results = []
-    for b, T in enumerate(a.cache_seqlens.tolist()):
-        keys = a.k_cache[a.block_table[b].long()].flatten(0, 1)[None, :T]
-        tensors = swap(a.q[b : b + 1], keys, keys[..., : a.head_dim_v])
-        results.append(core(*tensors, scale=a.softmax_scale, causal=a.causal, diagonal=BOTTOM))
-    output, lse = (torch.cat(each) for each in zip(*results, strict=True))
-    return (output.transpose(1, 2), lse)
-
-
-# ---- flashinfer, xformers, Transformer Engine ------------------------------------------------------------------------
-
-
-@signature(
-    "q, k, v, scale_q=None, scale_k=None, scale_v=None, o_dtype=None, custom_mask=None, "
-    "packed_custom_mask=None, causal=False, kv_layout='NHD', pos_encoding_mode='NONE', "
-    "use_fp16_qk_reduction=False, sm_scale=None, window_left=-1, logits_soft_cap=None, rope_scale=None, "
-    "rope_theta=None, backend='auto', return_lse=False"
-)
-def flashinfer_prefill(core: Core, a: Any) -> Any:
-    output, lse = core(
-        *swap(a.q[None], a.k[None], a.v[None]),
-        scale=a.sm_scale,
-        mask=a.custom_mask,
-        causal=a.causal,
-        window=(a.window_left, -1),
-        softcap=a.logits_soft_cap or 0.0,
-        diagonal=BOTTOM,
-    )
-    output, lse = (output[0].transpose(0, 1), lse[0].transpose(0, 1) / math.log(2))
-    return (output, lse) if a.return_lse else output
-
-
-@signature(
-    "q, k, v, kv_layout='NHD', pos_encoding_mode='NONE', use_tensor_cores=False, q_scale=None, k_scale=None, "
-    "v_scale=None, window_left=-1, logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, "
-    "return_lse=False"
-)
-def flashinfer_decode(core: Core, a: Any) -> Any:
-    if a.q.dim() != 2:
-        raise ValueError("one query")
-    output, lse = core(
-        *swap(a.q[None, None], a.k[None], a.v[None]),
-        scale=a.sm_scale,
-        window=(a.window_left, -1),
-        softcap=a.logits_soft_cap or 0.0,
-        diagonal=BOTTOM,
-    )
-    output, lse = (output[0, :, 0], lse[0, :, 0] / math.log(2))
-    return (output, lse) if a.return_lse else output
-
-
-@signature("query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None, output_dtype=None")
-def xformers(core: Core, a: Any) -> Tensor:
-    logits = (a.query.shape[0], a.query.shape[2], a.query.shape[1], a.key.shape[1])
-    if a.attn_bias is not None and (a.attn_bias.shape != logits or a.attn_bias.dtype == torch.bool):
-        raise ValueError("a bias of the shape of the logits")
-    return core(*swap(a.query, a.key, a.value), scale=a.scale, mask=a.attn_bias)[0].transpose(1, 2)
-
-
-class DotProductAttention(torch.nn.Module):
-    """A stand-in for Transformer Engine's module: its scale is fixed, and its output (B, L, H·E) joins the heads."""
-
-    def __init__(self, core: Core) -> None:
-        super().__init__()
-        self.core = core
-
-    def forward(
-        self,
-        query_layer: Tensor,
-        key_layer: Tensor,
-        value_layer: Tensor,
-        attention_mask: Tensor | None = None,
-        qkv_format: str = "sbhd",
-        cu_seqlens_q: Tensor | None = None,
-        cu_seqlens_kv: Tensor | None = None,
-        attn_mask_type: str = "causal",
-        window_size: tuple[int, int] | None = None,
-        checkpoint_core_attention: bool = False,
-        core_attention_bias_type: str = "no_bias",
-        core_attention_bias: Tensor | None = None,
-        alibi_slopes: Tensor | None = None,
-        fast_zero_fill: bool = True,
-    ) -> Tensor:
-        if qkv_format != "bshd" or alibi_slopes is not None:
-            raise ValueError("this stand-in has batches first")
-        mask = None if attention_mask is None else ~attention_mask
-        output, _ = self.core(
-            *swap(query_layer, key_layer, value_layer),
-            scale=None,
-            mask=core_attention_bias if mask is None else mask,
-            causal=attn_mask_type == "causal",
-            window=window_size or (-1, -1),
-        )
-        return output.transpose(1, 2).flatten(2, 3)
-
-
 # ---- transformers ----------------------------------------------------------------------------------------------------
 
 
@@ -481,7 +367,7 @@ def hf_gpt_2(core: Core) -> Callable[..., Any]:
     return eager_attention_forward
 
 
-# ---- JAX and Keras, on torch tensors ---------------------------------------------------------------------------------
+# ---- JAX, on torch tensors -------------------------------------------------------------------------------------------
 
 
 @signature(
@@ -500,66 +386,6 @@ def jax_nn(core: Core, a: Any) -> Any:
         empty="mean",
     )
     return (output.transpose(1, 2), lse.transpose(1, 2)) if a.return_residual else output.transpose(1, 2)
-
-
-@signature(
-    "query, key, value, bias=None, mask=None, scale=None, is_causal=False, flash_attention=None, "
-    "attn_logits_soft_cap=None"
-)
-def keras(core: Core, a: Any) -> Tensor:
-    return core(
-        *swap(a.query, a.key, a.value),
-        scale=a.scale,
-        mask=a.bias if a.mask is None else a.mask,
-        causal=a.is_causal,
-        softcap=a.attn_logits_soft_cap or 0.0,
-    )[0].transpose(1, 2)
-
-
-@signature(
-    "query, key, value, bias=None, mask=None, broadcast_dropout=True, dropout_rng=None, dropout_rate=0.1, "
-    "deterministic=False, dtype=None, precision=None, module=None, force_fp32_for_softmax=False"
-)
-def flax_linen(core: Core, a: Any) -> Tensor:
-    if a.dropout_rate and (not a.deterministic):
-        raise ValueError("dropout needs a key")
-    mask = a.bias if a.mask is None else a.mask
-    return core(*swap(a.query, a.key, a.value), scale=None, mask=mask, empty="mean")[0].transpose(1, 2)
-
-
-@signature(
-    "query, key, value, bias=None, mask=None, broadcast_dropout=True, dropout_rng=None, dropout_rate=0.0, "
-    "deterministic=False, dtype=None, precision=None, module=None, promote_dtype=None, is_causal=False"
-)
-def flax_nnx(core: Core, a: Any) -> Tensor:
-    mask = a.bias if a.mask is None else a.mask
-    output = core(*swap(a.query, a.key, a.value), scale=None, mask=mask, causal=a.is_causal)
-    return output[0].transpose(1, 2)
-
-
-@signature("query, key_, value, mask=None, dropout=None, *, key=None, inference=None")
-def equinox(core: Core, a: Any) -> Tensor:
-    if a.query.dim() != 2 or (a.mask is not None and a.mask.shape != (len(a.query), len(a.key_))):
-        raise ValueError("one head of one sequence")
-    return core(*(x[None, None] for x in (a.query, a.key_, a.value)), scale=None, mask=a.mask)[0][0, 0]
-
-
-@signature("q, k, v, *, scale, mask=None, sinks=None, stream=None")
-def mlx(core: Core, a: Any) -> Tensor:
-    causal = isinstance(a.mask, str)
-    own = None if causal else a.mask
-    return core(a.q, a.k, a.v, scale=a.scale, mask=own, causal=causal, diagonal=LONGER, sinks=a.sinks)[0]
-
-
-@signature(
-    "Q, K, V, attn_mask=None, past_key=None, past_value=None, scale=None, is_causal=0, q_num_heads=None, "
-    "kv_num_heads=None, softmax_precision=None, softcap=0.0, qk_matmul_output_mode=0"
-)
-def onnx(core: Core, a: Any) -> Any:
-    if a.is_causal not in (0, 1) or isinstance(a.is_causal, bool):
-        raise TypeError("an integer")
-    output, _ = core(a.Q, a.K, a.V, scale=a.scale, mask=a.attn_mask, causal=bool(a.is_causal), softcap=a.softcap)
-    return (output, a.K, a.V, None)
 
 
 @dataclass(frozen=True)
@@ -582,29 +408,17 @@ class Signature:
 SIGNATURES = {
     "torch": Signature(sdpa, "sdpa", with_other_diagonal, ("causal",)),
     "ttnn": Signature(causal_by_default, "sdpa", with_scale_of_keys, ("scale",)),
-    "flex": Signature(flex, "flex", with_scaled_lse, ("log-sum-exp", "score-mod", "mask-mod", "window")),
     "tinygrad": Signature(tinygrad, "sdpa", without_mask, ("boolean-mask",)),
-    "triton": Signature(triton, "triton", with_other_diagonal, ("causal",)),
+    "triton": Signature(triton, "sdpa", with_other_diagonal, ("causal",)),
     "flash-attn 2": Signature(flash_2, "flash", with_scaled_lse, ("log-sum-exp",)),
     "flash-attn 3": Signature(flash_3, "flash", with_sign_of_dk, ("gradients",)),
     "flash-attn 4": Signature(flash_4, "flash", without_window, ("window",)),
     "flash-attn varlen": Signature(flash_varlen, "flash-varlen", with_cap_on_mask, ("softcap",)),
     "torch varlen": Signature(torch_varlen, "flash-varlen", without_window, ("window",)),
     "flash-attn kvcache": Signature(flash_kvcache, "flash-kvcache", with_other_diagonal, ("causal",)),
-    "flashinfer prefill": Signature(flashinfer_prefill, "flashinfer", with_scaled_lse, ("log-sum-exp",)),
-    "flashinfer decode": Signature(flashinfer_decode, "flashinfer", without_the_last_column, ("output",)),
-    "xformers": Signature(xformers, "xformers", without_mask, ("additive-mask",)),
-    "transformer-engine": Signature(DotProductAttention, "transformer-engine", without_mask, ("boolean-mask",)),
-    "flash-mla": Signature(flash_mla, "mla", with_other_diagonal, ("causal", "shared-keys-values", "paged-keys")),
     "gpt_oss": Signature(hf_gpt_oss, "hf", with_scale_of_keys, ("scale", "sinks")),
     "gemma2": Signature(hf_gemma_2, "hf", with_cap_on_mask, ("softcap",)),
     "mistral": Signature(hf_mistral, "hf", with_sign_of_dk, ("gradients",)),
     "gpt2": Signature(hf_gpt_2, "hf", without_mask, ("boolean-mask",)),
     "jax.nn": Signature(jax_nn, "jax", without_window, ("window",)),
-    "keras": Signature(keras, "keras", with_cap_on_mask, ("softcap",)),
-    "flax linen": Signature(flax_linen, "flax", without_the_last_column, ("output",)),
-    "flax nnx": Signature(flax_nnx, "flax", with_other_diagonal, ("causal",)),
-    "equinox": Signature(equinox, "equinox", without_mask, ("boolean-mask",)),
-    "mlx": Signature(mlx, "mlx", with_scale_of_keys, ("scale", "causal-rectangle", "sinks", "sink-gradient")),
-    "onnx": Signature(onnx, "onnxruntime", with_cap_on_mask, ("softcap",)),
 }

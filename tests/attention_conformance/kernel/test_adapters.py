@@ -139,14 +139,6 @@ def test_causality_of_a_transformers_function_is_tested_only_for_as_many_queries
         assert verdict(kernel, id, 5) is Verdict.UPHELD, id
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(("id", "examples"), [("kernel-log-sum-exp", 1), ("kernel-window", 2)])
-def test_flex_attention_is_upheld(id: str, examples: int) -> None:
-    kernel = kernel_named("attention_conformance.scoreboard.kernels.of_torch:flex")
-    assert not kernel.differentiable
-    assert verdict(kernel, id, examples) is Verdict.UPHELD
-
-
 # ---- the libraries -----------------------------------------------------------------------------------------
 
 
@@ -217,7 +209,7 @@ class TestTransformers:
 @pytest.mark.adapters
 def test_x_transformers_is_upheld() -> None:
     pytest.importorskip("x_transformers", reason="needs the extra adapters: x-transformers")
-    kernel = kernel_named("attention_conformance.scoreboard.kernels.of_x_transformers:attend")
+    kernel = kernel_named("examples.other_libraries:attend")
     assert (kernel.interface.name, kernel.computes_in, kernel.alignment.value) == ("sdpa", "float32", "bottom-right")
     for id in ("kernel-gradients", "kernel-causal-rectangle", "kernel-boolean-mask", "kernel-softcap"):
         assert verdict(kernel, id, 5) is Verdict.UPHELD, id

@@ -13,11 +13,17 @@ from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.claims.agreement import GRADIENTS
 from attention_conformance.claims.call_shrinker import smallest_failing
+from attention_conformance.claims.capabilities import capability_of
 from attention_conformance.kernel.causes import UNEXPLAINED, _is_of_base_two, cause_of
+from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.diagnosis import _where, trace_failure
-from attention_conformance.kernel.kernel_loader import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel.trace import QUANTITIES, Entry, Trace
-from theorems.run.registry.lookup import statement_named
+from tests.attention_conformance.claims import planted_kernels
+from theorems.core.claim import Verdict
+from theorems.run.result import Result
+
+PLANTED = planted_kernels.__name__
 
 
 def call(T: int = 5, **further: Any) -> AttentionCall:
@@ -30,7 +36,7 @@ def entry(claim: str, theirs: Any, due: Any, given: AttentionCall) -> Entry:
 
 def trace_of(*entries: Entry, falsified: tuple[str, ...] = (), given: AttentionCall | None = None) -> Trace:
     names = falsified or tuple(entry.claim for entry in entries)
-    return Trace("output", None, (given or call(),), (None,), names, entries)
+    return Trace("output", None, given or call(), None, names, entries)
 
 
 def test_if_no_number_is_wrong_the_first_falsified_claim_is_named() -> None:
@@ -52,7 +58,7 @@ def test_other_wrong_gradients_are_listed() -> None:
 def cause(kernel: Any, failing: AttentionCall, capability: str = "output") -> str:
     """Return the diagnosed cause of a kernel's failure on a call."""
     under_test: Any = kernel_of(kernel, "float64").as_implementation()
-    trace = trace_failure(statement_named(f"kernel-{capability}"), failing, under_test)
+    trace = trace_failure(capability_of(f"kernel-{capability}"), failing, under_test)
     assert trace is not None
     return cause_of(trace, under_test)
 
@@ -135,3 +141,51 @@ def test_each_size_is_reduced_to_the_smallest_that_fails(of: Sizes, fails: Any, 
     large = tensors(of, Numbers.NORMAL, seed=0)
     small = smallest_failing(large, lambda given: fails(given.sizes)).sizes
     assert {axis: size for axis, size in small.items() if axis != "G"} == dict.fromkeys("BHLTEM", 1) | smallest
+
+
+def falsified(source: str, capability: str, dtype: str = "float64", examples: int = 20) -> Result:
+    """Return the result of testing a capability of a wrong kernel, which must be falsified."""
+    kernel = kernel_named(source, dtype)
+    (result,) = verify_kernel(kernel, statements=[f"kernel-{capability}"], examples=examples)
+    assert result.verdict is Verdict.FALSIFIED, result.reason
+    assert result.failure is not None
+    return result
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "dtype", "message"),
+    [
+        ("unsteady", "repeated-calls", "float64", "the same call twice gives other bits; perhaps the order of a sum"),
+        (
+            "writes_to_its_keys",
+            "memory",
+            "float64",
+            "the kernel writes to its arguments, or beside them; no single option explains it.",
+        ),
+        ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; "),
+        ("scale_of_keys_forgotten", "scale", "float64", "dK at (b, g, t, e) = ("),
+        ("scale_of_keys_forgotten", "scale", "float64", "perhaps the backward pass lacks the factor scale"),
+        ("one_unit_off", "exact-weights", "bfloat16", "output at (b, h, l, m) = (0, 0, 0, "),
+    ],
+)
+def test_the_diagnosis_says_where_by_how_much_and_perhaps_why(
+    name: str, capability: str, dtype: str, message: str
+) -> None:
+    result = falsified(f"{PLANTED}:{name}", capability, dtype)
+    assert result.failure is not None
+    assert message in result.failure.line
+    assert result.as_json()["diagnosis"] == result.failure.line
+    assert "\n" not in result.failure.line
+
+
+def test_the_diagnosis_recognises_base_two_and_a_running_maximum_that_starts_too_high() -> None:
+    lines = []
+    for name, capability in (
+        ("log_sum_exp:lse_in_base_two", "log-sum-exp"),
+        ("softmax_and_strides:finite_first_maximum", "output"),
+    ):
+        result = falsified(f"examples.real_faults.{name}", capability)
+        assert result.failure is not None
+        lines.append(result.failure.line)
+    assert "perhaps the logarithm is to the base 2" in lines[0]
+    assert "all far below 0: a running maximum that does not start at −∞" in lines[1]

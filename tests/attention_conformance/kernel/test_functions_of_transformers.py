@@ -95,11 +95,6 @@ def test_each_fault_falsifies_its_capability_and_no_other(fault: str) -> None:
     assert {id for id, verdict in verdicts_by_id.items() if verdict is Verdict.FALSIFIED} == {id}
 
 
-def test_a_boolean_mask_in_which_true_hides_a_key_is_reported() -> None:
-    kernel = kernel_of(function(read=lambda mask: ~mask), "float64")
-    assert "attention_mask: True hides a key" in headline(kernel)
-
-
 def test_functions_that_add_masks_to_logits_get_no_boolean_masks() -> None:
     assert BOOLEAN not in kernel_of(adds, "float64").declares
     assert verdicts(adds)["kernel-boolean-mask"] is Verdict.UPHELD

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from attention_conformance.kernel import diagnosis
+from attention_conformance import check_call
 from tests.attention_conformance.kernel import wrong_kernels
 from tests.verify_schema import read_results
 from theorems.command.app import main as whole_command
@@ -170,14 +170,14 @@ def test_a_module_of_kernelbench_is_verified(capsys: pytest.CaptureFixture[str])
     options = ["--examples", "3", "--dtype", "float64"]
     assert main(["verify", *ids, "--attention", "right.py:ModelNew", *options]) == 0
     assert "right.py:ModelNew: interface sdpa, float64" in capsys.readouterr().out
-    assert main(["verify", *ids[:1], "--attention", "wrong.py:ModelNew", *options, "--emit-test", "test_it.py"]) == 1
-    assert "test_it.py: fails for kernel-output" in capsys.readouterr().out
-    written = Path("test_it.py").read_text()
-    for source, code in (("wrong.py", 1), ("right.py", 0)):
-        Path("test_it.py").write_text(written.replace("wrong.py", source))
-        process = subprocess.run([sys.executable, "test_it.py"], capture_output=True, text=True, check=False)
-        assert process.returncode == code, process.stdout
-        assert ("AssertionError" in process.stdout) is (code == 1)
+    assert main(["verify", *ids[:1], "--attention", "wrong.py:ModelNew", *options]) == 1
+    (test,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("def test_kernel_output():"))
+    namespace: dict[str, Any] = {"check_call": check_call}
+    exec(test, namespace)
+    with pytest.raises(AssertionError, match=r"^kernel-output: output at"):
+        namespace["test_kernel_output"]()
+    exec(test.replace("wrong.py", "right.py"), namespace)
+    namespace["test_kernel_output"]()
 
 
 @pytest.mark.parametrize(
@@ -204,12 +204,17 @@ def test_a_malformed_module_of_kernelbench_is_refused(
 def test_fail_fast_prints_at_most_twenty_lines(capsys: pytest.CaptureFixture[str]) -> None:
     source = "examples.real_faults.log_sum_exp:lse_in_base_two"
     given = ["kernel-log-sum-exp", "kernel-scale", "--attention", source, "--examples", "3", "--dtype", "float64"]
-    assert main(["verify", *given, "--fail-fast", "--emit-test", "test_mine.py"]) == 1
+    assert main(["verify", *given, "--fail-fast"]) == 1
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) <= 20
     assert printed[0].startswith(f"attention kernel {source}: interface")
     assert "perhaps the logarithm is to the base 2" in printed[2]
     assert any(line.startswith("  Reproduce with: theorems verify kernel-log-sum-exp") for line in printed)
+    assert printed[-4:-2] == [
+        "from attention_conformance import check_call",
+        "from examples.real_faults.log_sum_exp import lse_in_base_two",
+    ]
+    assert printed[-2].startswith('def test_kernel_log_sum_exp(): check_call(lse_in_base_two, "falsified/kernel-log-')
     assert main(["verify", "kernel-scale", *given[2:], "--fail-fast"]) == 0
     assert "kernel-scale" in capsys.readouterr().out
 
@@ -256,17 +261,6 @@ def test_fail_fast_tries_the_output_no_further_once_a_gradient_is_wrong() -> Non
     assert results["kernel-output"]["verdict"] == "inconclusive"
     assert results["kernel-output"]["examples"] < 40
     assert "stopped by --fail-fast: a call fails, see kernel-gradients" in str(results["kernel-output"])
-
-
-def test_no_test_of_the_failing_call_is_written_unless_a_file_receives_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[str] = []
-    monkeypatch.setattr(diagnosis, "reproducer", lambda trace, line: (written.append(line), ("", "not tried"))[1])
-    source = f"{wrong_kernels.__name__}:warm"
-    given = ["kernel-output", "--attention", source, "--dtype", "float64", "--examples", "3"]
-    assert main(["verify", *given]) == 1
-    assert not written
-    assert main(["verify", *given, "--json", "out.json"]) == 1
-    assert written
 
 
 def test_a_profile_can_be_limited_to_some_statements(capsys: pytest.CaptureFixture[str]) -> None:

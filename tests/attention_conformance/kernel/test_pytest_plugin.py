@@ -21,8 +21,8 @@ import torch
 def right(q, k, v):
     return torch.softmax(q @ k.transpose(-2, -1), dim=-1) @ v
 
-def wrong(q, k, v):
-    return right(q / q.shape[-1] ** 0.5, k, v)
+def wrong(query, keys, values):
+    return right(query / 2, keys, values)
 """
 
 
@@ -73,7 +73,6 @@ def test_a_test_of_two_lines_fails_for_a_wrong_kernel_with_a_readable_case(tmp_p
         "lemma-3",
         "falsified",
         "the smallest failing case found",
-        "1/√d",
         "assert_kernel(",
     ):
         assert message in process.stdout

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from attention_conformance import attention_kernel
 from attention_conformance.kernel.kernel_loader import kernel_of
 from examples import kernels
 from generators.case import Case
@@ -56,7 +57,8 @@ def test_tensors_have_the_dimension_of_tokens_and_one_query_per_input() -> None:
     """A kernel that uses the first input's query for all inputs is right with one shared prompt, but wrong here."""
     case = case_of()
     problem, W = case.problem, some_weights(case)
-    plain = kernel_of(first_query_only).as_implementation()
+    told = attention_kernel(layout="bhld", causal="never", scale=1.0)(first_query_only)
+    plain = kernel_of(told).as_implementation()
     SHAPES.clear()
     asked = plain.bind_to_case(case)
     right, wrong, prompted = (

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention_conformance import attention_kernel
 from examples.kernels import handwritten
 
 Call = Callable[[Tensor, Tensor, Tensor], Any]
@@ -230,3 +231,7 @@ REFUSED: dict[Call, str] = {
     raising: "expected a CUDA tensor",
 }
 """Kernels that are refused before they are tested, each with words of the refusal."""
+
+for _kernel in (*CAUGHT, scaled_by_root_d, float32_inside):
+    # Otherwise their wrong results in simple calls would be a reason to ask how they are called.
+    attention_kernel(layout="bhld", causal="never", scale=1.0)(_kernel)

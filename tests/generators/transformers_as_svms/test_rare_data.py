@@ -96,7 +96,6 @@ REACHED: tuple[tuple[str, Callable[[Case], Any], float], ...] = (
     ("tsvm-no-stationary-point", only_equal_scores, 0.1),
     ("tsvm-no-stationary-point", only_separating_queries, 0.05),
     ("tsvm-no-stationary-point", own_start, 0.9),
-    ("conjecture-independent-rows", own_start, 0.1),
     ("descent-from-a-margin", own_start, 0.15),
     ("tsvm-sequence", ties, 0.1),
     ("tsvm-frobenius-path", dependent_with_duals, 0.05),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.theorems.constants.weakening import Constant, faded, scaled, towards_one
+from tests.theorems.constants.weakening import Constant, faded, scaled
 from theorems.adaptive_methods import inexact_steps, minibatch_from_a_margin, minibatch_momentum
 from theorems.adaptive_methods.adam_bounds import AdamBounds
-from theorems.adaptive_methods.adam_proxy_fixed_point import Samples
 from theorems.steepest_descent.geometry import RowGeometry
 
 ROOM = "steps are so short that κ leaves more room than the second-order term uses"
@@ -21,9 +20,6 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(("adam-one-input",), "D'²ρ²η²/8", "0", inexact_steps, "second_order", faded, ROOM),
     Constant(("minibatch-momentum",), "tanh(χ/4)", "0", minibatch_momentum, "misplaced", faded),
     Constant(("minibatch-from-a-margin",), "tanh(χ/4)", "0", minibatch_from_a_margin, "misplaced", faded),
-    Constant(("adam-proxy-fixed-point",), "κ", "1", Samples, "spread", towards_one),
-    Constant(("adam-proxy-fixed-point",), "R", "0", Samples, "longest", faded),
-    Constant(("adam-proxy-fixed-point",), "1 + h", "(1 + h)/8", Samples, "sensitivity", scaled(1 / 8)),
 )
 """The constants of all statements that have effective bounds."""
 

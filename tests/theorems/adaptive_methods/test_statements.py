@@ -8,28 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flint import fmpq
 
-from generators.adaptive_methods import KINDS, batch_schedule, equal_moduli, full_features
+from generators.adaptive_methods import KINDS, batch_schedule, equal_moduli
 from generators.case import Case
 from generators.labelled_features import LabelledFeatures
-from generators.user_data import subject_of
 from reference_attention.errors import InvalidInput
-from reference_attention.exact import to_floats
 from reference_attention.losses import loss_named
 from reference_attention.next_token.label_descent import label_descent, label_gradient
 from reference_attention.problem import Problem
-from reference_attention.risk import ScaledGradient, scaled_gradient
+from reference_attention.risk import scaled_gradient
 from reference_attention.svm.norm_max_margin import norm_max_margin
 from tests.theorems.explanations.test_rule_ends import DATA
 from tests.theorems.token_selection.path_cases import statement
 from theorems.adaptive_methods.adam import Betas, adam_descent
 from theorems.adaptive_methods.adam_bounds import AdamBounds
-from theorems.adaptive_methods.adam_proxy_fixed_point import Samples, enclose
 from theorems.adaptive_methods.batches import BatchSchedule, batch_gradient, label_samples, misplaced, schedule_fault
 from theorems.adaptive_methods.inexact_steps import FALLS, InexactSteps, label_gain
-from theorems.adaptive_methods.proxy_fixed_point import ProxyFixedPoint, proxy_direction, proxy_fixed_point
-from theorems.adaptive_methods.without import unequal_moduli, zero_entries
+from theorems.adaptive_methods.without import unequal_moduli
 from theorems.bounded import exact, value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict
@@ -90,19 +85,6 @@ CAUGHT = {
         "momentum-per-epoch": "iterate-is-a-steepest-step",
         "momentum-after-normalisation": "iterate-is-a-steepest-step",
     },
-    "one-query-rules": {
-        "rows-for-columns": "step-on-weights-is-the-prompt-s",
-        "rows-by-mean-square": "step-on-weights-is-the-prompt-s",
-        "adam-with-epsilon": "step-on-weights-is-the-prompt-s",
-        "adam-betas-swapped": "step-on-weights-is-the-prompt-s",
-    },
-    "adam-proxy-fixed-point": {
-        "proxy-of-other-batches": "weights-level-their-margins",
-        "proxy-of-one-scale": "weights-level-their-margins",
-        "proxy-without-a-sample": "weights-solve-their-svm",
-        "proxy-squares-sums": "proxy-keeps-the-direction",
-        "proxy-without-root": "proxy-keeps-the-direction",
-    },
     "incremental-adam-equal-moduli": {
         "adam-sums-squares": STEP,
         "adam-turns-an-entry": "step-is-along-momentum",
@@ -141,10 +123,6 @@ THREE = binary([[1, 1, -1, 1, -1], [1, 1, -1, -1, 1], [3, -3, 3, 3, 3]])
 """Samples, each with entries of one modulus; the ℓ2 solution is (11, 5, −5, 3, 3)/21, the ℓ∞ solution (1, 1, −1, 1,
 1)/3.
 """
-
-
-APART = np.array([[4.0, -1.0, 1.0], [-1.0, 2.0, 0.5]])
-"""Samples whose weights at the fixed point of Adam's proxy are all irrational."""
 
 
 def geometry_of(case: LabelledFeatures, norm: float) -> LabelGeometry:
@@ -304,103 +282,6 @@ def test_the_assumption_of_equal_moduli_is_decided_and_needed() -> None:
     assert Verdict.FALSIFIED in verdicts
     restored = {claim.verdict for claim in unequal_moduli.conclusion(THREE, REFERENCE)}
     assert restored == {Verdict.UPHELD}
-
-
-def test_fixed_points_of_the_proxy_agree_with_known_ones() -> None:
-    """Fixed points are known for equal moduli (the duals of the ℓ2 solution), for one sample (all entries move equally)
-    and for two samples (by bisection).
-    """
-    ones = np.ones(3, dtype=np.int64)
-    point = proxy_fixed_point(THREE.features, ones, 1)
-    assert point is not None
-    assert np.allclose(to_floats(point.weights) @ THREE.features / np.array([11, 5, -5, 3, 3]), 1 / 9)
-    single = Samples(np.array([[2.0, -1.0]]), ones[:1], 1)
-    enclosed = enclose(single, ProxyFixedPoint([0], [fmpq(1)]))
-    assert enclosed.w.value.tolist() == pytest.approx([1 / 3, -1 / 3])
-    solution = proxy_fixed_point(APART, ones[:2], 1)
-    assert solution is not None
-
-    def lead(second: float) -> float:
-        c = np.array([1 - second, second])
-        return float(np.diff(APART @ ((c @ APART) / np.sqrt(c**2 @ APART**2)))[0])
-
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if lead(middle) < 0 else (low, middle)
-    assert to_floats(solution.weights)[1] == pytest.approx(high, abs=1e-12)
-
-
-def test_the_proxy_and_incremental_adam_go_to_the_fixed_point() -> None:
-    """Step sizes are 0.3/√t, Adam's β is (0.5, 0.9999); the fixed point is neither the ℓ2 nor the ℓ∞ solution."""
-    ones = np.ones(2, dtype=np.int64)
-    point = proxy_fixed_point(APART, ones, 1)
-    assert point is not None
-    w = value_of(enclose(Samples(APART, ones, 1), point).w)
-    proxy, W, M, V = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
-    for t in range(3000):
-        step = proxy_direction(ScaledGradient(-np.logaddexp(0.0, APART @ proxy)[None], -APART[None]), ones, 1)
-        proxy -= 0.3 / math.sqrt(t + 1) * step[0]
-    for t in range(12_000):
-        g = -APART[t % 2] / (1 + math.exp(APART[t % 2] @ W))
-        M, V = 0.5 * M + 0.5 * g, 0.9999 * V + 0.0001 * g * g
-        W -= 0.3 / math.sqrt(t + 1) * M / np.sqrt(V / (1 - 0.9999 ** (t + 1)))
-
-    def cosine(a: np.ndarray, b: np.ndarray) -> float:
-        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-
-    keys = np.stack([APART, np.zeros_like(APART)], axis=1)
-    others = [norm_max_margin(keys, np.zeros(2, dtype=np.int64), norm) for norm in (2.0, math.inf)]
-    assert all(other is not None and cosine(w, other.p) < 0.96 for other in others)
-    assert cosine(w, proxy) > 0.9999
-    assert cosine(w, W) > 0.999
-
-
-def test_the_statement_is_inconclusive_if_floats_do_not_resolve_the_support() -> None:
-    """A sample of weight 0 has a smaller margin than the samples of positive weight, by less than rounding."""
-    rows = np.array([[1.0, 0.5], [0.5, 0.1], [0.3, 0.3], [1.0, 1.0], [1.0, 1.0], [2.0, 0.1]])
-    case = LabelledFeatures(rows, np.zeros(6, dtype=np.int64), np.array([1, 1, 1, 1, 1, 3]), 2, seed=0)
-    outcome = check(statement("adam-proxy-fixed-point"), case, REFERENCE)
-    assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert outcome.not_found
-    assert "too close for floats to tell the support" in outcome.reason
-
-
-def test_zero_entries_are_decided_and_needed() -> None:
-    assert full_features(THREE).holds is True
-    zero = binary([[1.0, 0.0], [0.5, 1.0]])
-    assert full_features(zero).holds is False
-    assert {claim.verdict for claim in zero_entries.conclusion(zero, REFERENCE)} == {Verdict.FALSIFIED}
-    full = binary([[1.0, 0.5], [0.5, 1.0]])
-    assert {claim.verdict for claim in zero_entries.conclusion(full, REFERENCE)} == {Verdict.UPHELD}
-
-
-def test_the_statement_on_one_query_allows_for_cancellation_in_the_gradient() -> None:
-    """Tokens 0 and 2 nearly agree, so rows of W's gradient lose six digits and are not parallel to the query."""
-    token, copy = [1.3004100466876862, -0.5602623674299468], [1.3004100451510918, -0.5602623689665412]
-    values = {
-        "X": [[[1.0, *token], [1.0, -2.3448212912195068, -1.5083900125802765], [-0.0, *copy]]],
-        "Y": [-1.0],
-        "v": [1.0, 0.0, 0.0],
-        "queries": [[-0.345584192064786, -0.8216181435011584, -0.33043707618338714]],
-        "loss": "logistic",
-        "seed": 1,
-    }
-    outcome = check(statement("one-query-rules"), subject_of(values), REFERENCE)
-    assert outcome.verdict is Verdict.UPHELD, outcome.reason
-
-
-def test_wrong_weights_falsify_and_a_solver_without_result_is_inconclusive() -> None:
-    id, third = "adam-proxy-fixed-point", fmpq(1, 3)
-    for point in (
-        ProxyFixedPoint([0, 1, 2], [third, third]),
-        ProxyFixedPoint([0, 1], [third, third, third]),
-        ProxyFixedPoint([0, 1, 2], [fmpq(3), fmpq(3), fmpq(1)]),
-    ):
-        wrong = REFERENCE.replace("wrong", {proxy_fixed_point: lambda *arguments, point=point: point})
-        assert check(statement(id), THREE, wrong).verdict is Verdict.FALSIFIED
-    none = REFERENCE.replace("none", {proxy_fixed_point: lambda *arguments: None})
-    assert check(statement(id), THREE, none).verdict is Verdict.INCONCLUSIVE
 
 
 def test_explain_names_the_theorems_on_adam() -> None:

@@ -1,4 +1,4 @@
-"""Shell completion: ids, assumptions, data, faults, rules and figures, as the registries have them."""
+"""Shell completion: ids, assumptions, data, rules and figures, as the registries have them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from generators.datasets import DATASETS
 from tests.places import ROOT
 from theorems.command import completion
-from theorems.faults import FAULTS
 from theorems.figures.registry import FIGURES
 from theorems.run.registry.suite import assumptions, statements
 
@@ -41,7 +40,6 @@ def test_a_shell_completes_ids_and_options() -> None:
 def test_completion_offers_exactly_the_registered_names() -> None:
     assert sorted(completion.ids("")) == sorted(statements())
     assert completion.assumptions("") == list(assumptions())
-    assert completion.faults("") == list(FAULTS)
     assert completion.figures("") == list(FIGURES)
     assert {"theorem-2", "definition-3", "separable"} <= set(completion.definitions_or_assumptions(""))
     assert completion.rules("gd") == ["gd-1", "gd-1/L"]

@@ -7,7 +7,6 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -15,19 +14,13 @@ from rich.console import Console
 from generators.case import Case
 from generators.user_data import case_of
 from tests.places import ROOT
-from theorems.command import common, power
 from theorems.command.app import main
-from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.counterexamples import console_output
 from theorems.counterexamples.console_output import hunt_progress
 from theorems.counterexamples.rounds import RoundsResult
 from theorems.counterexamples.search import ROUND, Effort, Hunt, Observation
-from theorems.faults import FAULTS
-from theorems.faults.power.power_units import Column
-from theorems.library.verify import verify
-from theorems.run.schedule import Interrupted
-from theorems.run.tables import case_lines, markdown_table
+from theorems.run.tables import case_lines
 
 FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 
@@ -116,65 +109,9 @@ def test_a_resumed_hunt_reuses_its_completed_rounds() -> None:
     assert result.as_known(None) == ((one,), result.rounds[1])
 
 
-def test_a_table_of_faults_sets_the_exit_code_and_prints_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    def said() -> list[str]:
-        return capsys.readouterr().err.splitlines()
-
-    faults = list(FAULTS.values())[:2]
-    assert power._exit_code(faults, [Column("lemma-3")]) == Exit.FALSIFIED
-    assert said() == [f"theorems: caught by no statement: {faults[0].name}, {faults[1].name}."]
-    assert power._exit_code([], [Column("lemma-3")]) == Exit.UPHELD
-    assert power._exit_code(faults, [Column("lemma-3", failed="it died")]) == Exit.INCONCLUSIVE
-    assert said() == ["theorems: lemma-3: it died"]
-    assert power._exit_code(faults, [Column("lemma-3", falsified="sum")]) == Exit.INCONCLUSIVE
-    assert said()[0].endswith("this statement's column of the table means nothing: sum")
-
-
-def test_a_vertical_bar_within_a_table_cell_is_escaped() -> None:
-    assert markdown_table(("a", "b"), [("|x|", "1")]).splitlines() == ["| a | b |", "| --- | --- |", "| \\|x\\| | 1 |"]
-
-
-def test_a_junit_document_has_version_and_seed() -> None:
-    assert main(["verify", "lemma-3", "--examples", "1", "--jobs", "1", "--seed", "5", "--junit-xml", "r.xml"]) == 0
-    [suite] = ElementTree.parse("r.xml").getroot()
-    result = {element.get("name"): element.get("value") for element in suite.iter("property")}
-    assert set(result) == {"version", "seed"}
-    assert result["seed"] == "5"
-
-
 def test_the_command_without_arguments_parses_those_of_the_process(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["theorems", "show", "lemma-3"])
     assert main() == 0
     assert "lemma-3" in capsys.readouterr().out
-
-
-def test_an_interrupted_table_exits_as_interrupted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(*arguments: Any, **how: Any) -> Any:
-        raise Interrupted([])
-
-    monkeypatch.setattr(common, "run", stopped)
-    assert main(["power", "lemma-3", "--examples", "1", "--jobs", "1"]) == Exit.INTERRUPTED
-
-
-def test_a_statement_of_a_file_cannot_end_the_calling_process() -> None:
-    """The statement is requested from Python, without an attention kernel."""
-    Path("mine.py").write_text(LEAVES, encoding="utf-8")
-    results = verify("mine.py:leaves", examples=2)
-    assert [result.verdict for result in results.results] == [Verdict.INCONCLUSIVE]
-
-
-LEAVES = """
-import os
-from theorems.api import Form, at_least, statement
-
-
-@statement("leaves", assumptions=("separable",))
-def leaves(case, under_test):
-    '''It ends its process.'''
-    os._exit(7)
-    yield at_least("less", Form.EXACT, 0.0, 1.0, rounding=0.0, why="exact")
-"""

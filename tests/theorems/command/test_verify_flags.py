@@ -1,22 +1,15 @@
-"""``verify`` with ``--timeout``, ``--fail-fast``, ``--junit-xml`` and ``--resume``; and ``--resume`` of the other
-commands.
-"""
+"""``verify`` with ``--timeout``, ``--fail-fast`` and ``--resume``; and ``--resume`` of the other commands."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
-from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 from tests.theorems.command.test_app import in_a_process
 from theorems.command.app import main
-from theorems.command.junit import junit_xml
-from theorems.core.claim import Verdict
-from theorems.run.result import Result
 
 pytestmark = pytest.mark.usefixtures("own_directory")
 
@@ -60,34 +53,7 @@ def test_with_fail_fast_the_first_falsified_statement_ends_the_run(capsys: pytes
 
 
 @fakes
-def test_junit_xml_has_a_case_for_each_statement(capsys: pytest.CaptureFixture[str]) -> None:
-    np.savez("two.npz", keys=np.ones((2, 2, 1)), scores=np.zeros((2, 2)), p0=np.ones(1))
-    options = ["--data", "two.npz", "--jobs", "1", "--junit-xml", "r.xml"]
-    assert main(["verify", "true", "false", "broken", "single", *options]) == 1
-    [suite] = ElementTree.parse("r.xml").getroot()
-    assert suite.tag == "testsuite"
-    counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
-    assert counts == {"tests": "4", "failures": "1", "errors": "1", "skipped": "1"}
-    cases = {case.get("name"): [element.tag for element in case] for case in suite.iter("testcase")}
-    assert cases == {"true": [], "false": ["failure"], "broken": ["error"], "single": ["skipped"]}
-    failure = suite.find(".//failure")
-    assert failure is not None
-    assert "one-input" in failure.get("message", "")
-    assert all(re.fullmatch(r"\d+\.\d{3}", case.get("time", "")) for case in suite.iter("testcase"))
-
-
-def test_junit_xml_escapes_characters_that_xml_forbids() -> None:
-    odd = Result(
-        "a.py:<b>", "t", {Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: "nul \0 esc \x1b & < \ud800"}
-    )
-    [suite] = ElementTree.fromstring(junit_xml([odd], seed=0))
-    [case] = suite.iter("testcase")
-    assert case.get("name") == "a.py:<b>"
-    assert case[0].get("message") == "nul � esc � & < �"
-
-
-@fakes
-@pytest.mark.parametrize("option", ["--json", "--junit-xml", "--resume"])
+@pytest.mark.parametrize("option", ["--json", "--resume"])
 def test_unwritable_files_are_refused_before_the_run(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,14 +95,6 @@ def test_an_interrupted_hunt_resumes_from_its_journal(capsys: pytest.CaptureFixt
     first, second = twice(capsys, "hunt", "lemma-11", "--cases", "15")
     assert any("15 cases" in line for line in first)
     assert first == second
-
-
-def test_an_interrupted_power_run_resumes_from_its_journal(capsys: pytest.CaptureFixture[str]) -> None:
-    faults = ["--faults", "neighbours-per-input", "--faults", "temperature"]
-    options = ["--examples", "2", "--jobs", "1", "--markdown"]
-    first, second = twice(capsys, "power", "lemma-10", "lemma-4", *faults, *options)
-    assert first == second
-    assert "| `neighbours-per-input` | " in "\n".join(first)
 
 
 def test_an_interrupted_bench_run_resumes_from_its_journal(capsys: pytest.CaptureFixture[str]) -> None:

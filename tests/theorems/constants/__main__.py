@@ -1,11 +1,10 @@
-"""Measure how much each constant can be weakened before its statement fails; ``--write`` stores cases and table."""
+"""Measure how much each constant can be weakened before its statement fails; ``--write`` stores the cases."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tests.theorems.constants.document import DOCUMENT, markdown
 from tests.theorems.constants.measuring import Witness, constants_of, ids, keep, measure, stored_witnesses
 
 
@@ -14,13 +13,7 @@ def main() -> int:
     parser.add_argument("ids", nargs="*", metavar="ID", help="all by default")
     parser.add_argument("--examples", type=int, default=20, help="drawn cases of each statement")
     parser.add_argument("--write", action="store_true", help="keep what is found")
-    parser.add_argument(
-        "--markdown", action="store_true", help="print the document of what is kept, and measure nothing"
-    )
     given = parser.parse_args()
-    if given.markdown:
-        print(markdown(), end="")
-        return 0
     unseen = 0
     for id in given.ids or ids():
         witnesses: dict[str, Witness | None] = {}
@@ -31,8 +24,6 @@ def main() -> int:
             unseen += witness is None and not constant.unseen
         if given.write:
             keep(id, stored_witnesses(id) | witnesses)
-    if given.write:
-        DOCUMENT.write_text(markdown(), encoding="utf-8")
     return int(unseen > 0)
 
 

@@ -13,7 +13,6 @@ from generators.user_data import as_text, subject_of
 from reference_attention.files import from_json
 from tests.theorems.constants.table import CONSTANTS, WITNESSES
 from tests.theorems.constants.weakening import Constant
-from tests.theorems.strength.claims import stored_cases
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.run.registry.lookup import statement_named
@@ -34,7 +33,7 @@ class Witness:
         id: the id of the statement.
         share: the smallest tried share with which the statement fails on the case.
         claim: the name of the claim that fails.
-        place: where the case is from, with its name or number: "fixed", "kept" or "drawn".
+        place: where the case is from, with its name or number.
         case: the case as text.
     """
 
@@ -55,9 +54,8 @@ def failing(id: str, case: Any, constant: Constant, share: float) -> str:
 
 
 def cases_of(id: str, examples: int) -> Iterator[tuple[str, Any]]:
-    """Yield small cases with their places: those of :data:`WITNESSES`, those stored by other tests, and drawn ones."""
+    """Yield small cases with their places: those of :data:`WITNESSES`, and drawn ones."""
     yield from ((f"fixed {name}", case) for name, case in WITNESSES.get(id, {}).items())
-    yield from ((f"kept {k + 1}", witness.case) for k, witness in enumerate(stored_cases(id)))
     drawn = draw_cases(statement_named(id), examples, 0)
     yield from ((f"drawn {k + 1}", case) for k, case in enumerate(drawn))
 

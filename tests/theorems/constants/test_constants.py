@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.theorems.constants.document import DOCUMENT, markdown
 from tests.theorems.constants.measuring import Witness, case_from, constants_of, failing, ids, stored_witnesses
 from tests.theorems.constants.table import CONSTANTS, WITNESSES
 from tests.theorems.constants.weakening import Constant
@@ -46,10 +45,6 @@ def test_a_constant_whose_weakening_no_case_refutes_has_a_reason() -> None:
 def test_results_are_stored_for_exactly_the_constants_of_the_table() -> None:
     for id in ids():
         assert set(stored_witnesses(id)) == {item.key for item in constants_of(id)}
-
-
-def test_the_document_agrees_with_the_table() -> None:
-    assert DOCUMENT.read_text(encoding="utf-8") == markdown()
 
 
 def test_names_in_the_table_exist_and_are_unique() -> None:

@@ -16,7 +16,7 @@ import torch
 from scipy.optimize import nnls
 
 from generators.datasets import dataset_named
-from generators.layer_weights import layer_weights_of
+from generators.layer_weights import checkpoints_of
 from generators.user_data import as_text, case_of, subject_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
@@ -256,11 +256,13 @@ def test_trained_w_needs_queries_and_each_query_of_an_input_is_an_input_of_its_o
 def test_trained_weights_survive_files_and_changes_of_units(tmp_path: Path) -> None:
     """A case is written to a file with its trained weights; other units of the keys do not change softmax weights."""
     case = case_of(QUERIES | trained("KQ", sgd, 10) | {"X": 16 * QUERIES["X"]})
-    first = layer_weights_of(case)
+    first = checkpoints_of(case)
     assert first is not None
-    again = layer_weights_of(subject_of(from_json(as_text(case))))  # type: ignore[arg-type]
+    again = checkpoints_of(subject_of(from_json(as_text(case))))  # type: ignore[arg-type]
     assert again is not None
-    assert np.array_equal(again.matrix, first.matrix)
+    assert np.array_equal(again.last.matrix, first.last.matrix)
     small = case.normalise()
-    state, other = (layer_state(of, weights) for of in (case, small) if (weights := layer_weights_of(of)) is not None)
+    state, other = (
+        layer_state(of, weights.last) for of in (case, small) if (weights := checkpoints_of(of)) is not None
+    )
     assert np.array_equal(state.margins, other.margins)

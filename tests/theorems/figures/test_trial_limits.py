@@ -4,6 +4,8 @@ arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from flint import arb, arb_mat, ctx
@@ -11,17 +13,24 @@ from flint import arb, arb_mat, ctx
 from generators.random_trials import random_trial
 from reference_attention.problem import Problem
 from reference_attention.risk import softmax_weights
+from reference_attention.training.batched_flow import Flows, gradient_flows
 from reference_attention.training.descent import Stop
+from theorems.benchmark.measurements import far
 from theorems.figures.figure import Settings
-from theorems.token_selection.figures import trial_limits
-from theorems.token_selection.figures.random_trials import KINDS, SATURATED, TrialEnd, run_trials
-from theorems.token_selection.figures.trial_limits import combine_blocks, fate, flows_of, follow_trials
+from theorems.token_selection.figures.random_trials import SATURATED, TrialEnd, run_trials
 
 BITS = 400
 REST = [(2, 0, "not saturated"), (2, 34, "saturated, other"), (4, 9, "not saturated")]
 """Trials of seed 0 whose flow ends at a finite point: d, number, and the kind that the figure counts after its
 steps.
 """
+
+
+def flows_of(trials: Sequence[TrialEnd]) -> Flows:
+    """Return the gradient flows from the last iterates of the trials."""
+    starts = np.array([trial.p for trial in trials])
+    norms = np.array([far(trial.problem, trial.p) for trial in trials])
+    return gradient_flows([trial.problem for trial in trials], starts, norms=norms)
 
 
 def slope_and_curvature(problem: Problem, p: arb_mat) -> tuple[arb_mat, arb_mat]:
@@ -111,33 +120,3 @@ def test_slope_and_curvature_in_balls_are_the_derivatives_of_the_risk() -> None:
         for j, f in enumerate(h * np.eye(3)):
             mixed = risk(p + e + f) - risk(p + e - f) - risk(p - e + f) + risk(p - e - f)
             assert float(curvature[i, j]) == pytest.approx(mixed / (4 * h * h), abs=1e-6)
-
-
-def test_the_end_of_a_flow_is_classified_as_gmm_lmm_or_still_turning() -> None:
-    problem = Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]), np.array([[2.0, 1.0, 0.0]]))
-    best, other = np.array([2.0, -1.0]), np.array([-1.0, 2.0])
-    assert fate(problem, 1e6 * np.array([1.0, -1.0])) == "still turning"  # the optimal token, but not its p_mm
-    assert fate(problem, 1e6 * other) == "still turning"  # p_mm of token 1, which is not locally optimal
-    assert fate(Problem(problem.keys, np.array([[1.0, 2.0, 0.0]])), 1e6 * other) == "GMM"
-    assert fate(problem, 1e6 * best) == "GMM"
-    # A fourth token has the highest score, but is no neighbour of token 1, which is therefore locally optimal.
-    wider = Problem(np.concatenate([problem.keys, [[[0.5, -2.0]]]], axis=1), np.array([[0.0, 1.0, 0.5, 5.0]]))
-    assert fate(wider, 1e6 * other) == "LMM, not GMM"
-
-
-def test_blocks_of_trials_are_added_up_and_shares_have_confidence_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = random_trial(0, 2, 0).problem
-    trials = [TrialEnd(problem, np.zeros(2), kind) for kind in (*KINDS, KINDS[0])]
-    monkeypatch.setattr(trial_limits, "run_trials", lambda settings, piece: trials)
-    monkeypatch.setattr(trial_limits, "fates", lambda left: ["rests", "GMM", "rests"])
-    monkeypatch.setattr(trial_limits, "DIMENSIONS", (2,))
-    blocks = [follow_trials(Settings(10, 0), (2, 0, 5)), follow_trials(Settings(10, 0), (2, 5, 10))]
-    (result,) = combine_blocks(Settings(10, 0), blocks)["dimensions"]
-    assert result["stopped"] == dict(zip(KINDS, (4, 2, 2, 2), strict=True))
-    assert result["became"][KINDS[0]]["rests"] == 4
-    assert result["became"][KINDS[1]]["GMM"] == 2
-    assert result["ends"] == {"rests": 4, "still turning": 0, "LMM, not GMM": 2, "GMM": 4}
-    share, low, high = result["shares"]["rests"]
-    assert share == 0.4
-    # Wilson's interval of a share p of n: (p + z²/2n ± z √(p(1 − p)/n + z²/4n²))/(1 + z²/n), with z = 1.96 and n = 10.
-    assert (low, high) == (pytest.approx(0.1682, abs=1e-4), pytest.approx(0.6873, abs=1e-4))

@@ -19,6 +19,7 @@ from generators.case_statistics import drawn_shares
 from generators.user_data import Given, load, subject_of
 from reference_attention.files import from_json
 from tests.theorems.custom_subject import FAULT, SPOILED, STATEMENTS, Logits, log_sum_exp, true_one
+from tests.theorems.faults.trial import FaultOutcome, baseline, try_fault
 from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
@@ -27,7 +28,6 @@ from theorems.counterexamples.record import load as load_record
 from theorems.counterexamples.search import Hunt
 from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.faults.data_faults import FAULTS as DATA_FAULTS
-from theorems.faults.power.trial import FaultOutcome, baseline, try_fault
 from theorems.library.hunt import Hunted
 from theorems.run.findings import findings
 from theorems.run.registry.lookup import select_statements

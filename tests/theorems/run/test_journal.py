@@ -26,8 +26,6 @@ from theorems.benchmark.fit import Fit
 from theorems.benchmark.measurements import Measurement
 from theorems.benchmark.optimisers.optimiser import Against, Theory
 from theorems.core.claim import Form, Verdict
-from theorems.faults.power.power_units import Column, FaultTrials
-from theorems.faults.power.trial import Cell, FaultOutcome
 from theorems.figures.figure import Settings
 from theorems.figures.figure_units import Computed, Sheet
 from theorems.run.digest_chain import BEGIN, seal
@@ -184,10 +182,6 @@ RESULT = Result(
 RESULTS = [
     (Unit("lemma-3", 3, 0), RESULT),
     (Unit("b", 1, 0), Result("b", "c", failure=Failure(Verdict.FALSIFIED, "s", '{"a": 1}', True), listed=("x",))),
-    (
-        FaultTrials("lemma-3", ("a",), 1, 0),
-        Column("lemma-3", 3, 4, "", {"a": Cell(FaultOutcome.CAUGHT, 2, "claim")}, seconds=0.5),
-    ),
     (
         Generated(0, 0, 1, ("gd",), 5),
         Batch(

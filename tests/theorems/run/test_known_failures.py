@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -113,13 +112,11 @@ def test_a_known_failure_passes_until_it_is_fixed(
     assert verified(0.0, MORE, "--write-known-failures", "known.txt") == 1
     assert "checked mine.py:good 2\n" in Path("known.txt").read_text()
     known = ("--known-failures", "known.txt")
-    assert verified(0.0, MORE, *known, "--fail-fast", "--json", "out.json", "--junit-xml", "out.xml") == 0
+    assert verified(0.0, MORE, *known, "--fail-fast", "--json", "out.json") == 0
     assert "mine.py:bad: falsified, as known: less: slack -1" in capsys.readouterr().out
     good, bad = json.loads(Path("out.json").read_text())["statements"]
     assert (good["verdict"], bad["verdict"]) == ("upheld", "falsified")
     assert bad["known_failure"].startswith("less: slack -1")
-    suite = ElementTree.parse("out.xml").getroot()[0]
-    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
     assert verified(0.0, "", *known) == 1
     assert "theorems: fewer claims were checked than when known.txt was written: mine.py:good 1 of 2." in (
         capsys.readouterr().err

@@ -54,7 +54,6 @@ PATH = ("tsvm-frobenius-path",)
 LOCAL = ("tsvm-local-path",)
 SEQUENCE = ("tsvm-sequence",)
 NUCLEAR = ("tsvm-nuclear-path",)
-FACTORED = ("tsvm-factored-flow",)
 MIXING = ("tsvm-mixing",)
 
 
@@ -162,7 +161,6 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(SEQUENCE, "½ of the floor", "1", SequenceRows, "log_least_gap", lowered(lambda rows: -LOG_2)),
     Constant(SEQUENCE, "b min(x, 1)", "0", SequenceRows, "bent", faded),
     Constant(("tsvm-factored-descent",), "2 L̂ M² + c", "half of it", factored_descent, "lipschitz", scaled(0.5)),
-    Constant(FACTORED, "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01)),
     Constant(("tsvm-factored-descent",), "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01), SAFE),
     Constant(MIXING, "log B", "log B/2", Mixing, "log_ceiling", lowered(half)),
     Constant(MIXING, "2√2 ε/s⋆_min", "a tenth", Mixing, "deviation", scaled(0.1)),

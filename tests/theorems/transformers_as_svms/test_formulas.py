@@ -21,20 +21,14 @@ from reference_attention.risk import log_excess_risk
 from reference_attention.sequence_dataset import SequenceDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.sequence_max_margin import SequenceMaxMargin, sequence_max_margin
-from reference_attention.training.flow import gradient_flow
 from tests.theorems.transformers_as_svms.local_examples import local_example
-from tests.theorems.transformers_as_svms.test_conjecture_independent_rows import MADE
 from theorems.bounded import exact
-from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.core.sequence_certificate import _wrong_solution
-from theorems.curves.flow_chords import start_and_norms
 from theorems.rounding.attention_at import AttentionAt
 from theorems.token_selection.local_paths.local_constants import local_constants
-from theorems.transformers_as_svms import conjecture_independent_rows as conjecture
 from theorems.transformers_as_svms import local_path
-from theorems.transformers_as_svms.conjecture_independent_rows import _deviations, _lower
 from theorems.transformers_as_svms.feasible_weights import by_labels
 from theorems.transformers_as_svms.floor_bounds import FloorBounds
 from theorems.transformers_as_svms.local_path import _path, follow_local_path
@@ -85,20 +79,6 @@ def test_the_violation_of_an_excess_risk_outside_its_bounds() -> None:
     assert over == pytest.approx(excess + 40 - least, rel=1e-12)
 
 
-def test_deviations_are_taken_at_a_quarter_of_the_norm_and_at_the_end() -> None:
-    """The first deviation counts as at least one logit, 1/√65 for rows of squared lengths 17 and 65."""
-    problem = Problem(np.array([[[0.0, 0], [-4, 1], [-8, -1]]]), np.array([[1.0, 0, 0.5]]), loss_named("logistic"))
-    svm = max_margin(problem.exact_keys, problem.optimal)
-    assert isinstance(svm, MaxMargin)
-    flow = gradient_flow(problem, 0.01 * svm.p, norm=100.0)
-    allowed, result = _deviations(problem, svm, flow)
-    last = np.linalg.norm(flow.points[-1] - flow.norms[-1] * svm.direction)
-    assert result == pytest.approx(last)
-    early = flow.norms <= 25 * (1 + 1e-9)
-    offset = np.linalg.norm(flow.points[early][-1] - flow.norms[early][-1] * svm.direction)
-    assert allowed == pytest.approx(2 * max(offset, 1 / math.sqrt(65)))
-
-
 def bounds() -> LocalPathBounds:
     case = local_example()
     svm = max_margin(case.problem.exact_keys, case.chosen_tokens)
@@ -129,11 +109,6 @@ def test_a_path_turns_within_its_bound_and_is_compared_with_its_own_seeds() -> N
     assert 0 <= claims["path-turns"].slack < 0.2
 
 
-def test_neighbours_that_all_score_lower_are_recognised() -> None:
-    case = local_example()
-    assert _lower(case.problem, case.chosen_tokens)
-
-
 def test_a_starting_point_outside_the_cone_is_replaced_by_one_on_the_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second starting point is orthogonal to W^mm at the first radius, and on the ray at the second."""
     records: list[np.ndarray] = []
@@ -156,23 +131,6 @@ def test_a_starting_point_outside_the_cone_is_replaced_by_one_on_the_ray(monkeyp
     list(_path(of, np.array([50.0, 200.0]), 0))
     assert np.array_equal(records[0][:, 0], np.array([[50.0], [200.0]]) * solution.p)
     assert np.array_equal(records[0][:, 1], records[0][:, 0])
-
-
-def test_where_nothing_is_selected_no_deviation_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No deviation is computed while the flow selects nothing, or if some SVM-neighbour does not score lower."""
-    requests: list[str] = []
-    for selected, lower in ((False, True), (True, False)):
-        monkeypatch.setattr(conjecture, "_selects", lambda *arguments, selected=selected: selected)
-        monkeypatch.setattr(conjecture, "_lower", lambda *arguments, lower=lower: lower)
-        monkeypatch.setattr(
-            conjecture, "start_and_norms", lambda *arguments: requests.append("end") or start_and_norms(*arguments)
-        )
-        monkeypatch.setattr(
-            conjecture, "_deviations", lambda *arguments: requests.append("deviation") or _deviations(*arguments)
-        )
-        check(conjecture.conjecture_independent_rows, MADE, REFERENCE)
-    assert requests[0] == "end"
-    assert requests[1:] in (["end", "deviation"], ["end"])
 
 
 def sequence_rows_of() -> tuple[SequenceRows, SequenceDataset]:

@@ -15,7 +15,6 @@ from generators.assumptions import assumption_named
 from generators.case import Case
 from generators.mixing_assumptions import exact_scores, penalty_of, selected_sets, thresholds
 from generators.mixing_cases import MIXING, PenaltyPlace, mixing_cases
-from generators.transformers_as_svms.mixing_trials import mixing_trial
 from reference_attention.optimal_attention import optimal_attention
 from tests.theorems.transformers_as_svms.mixing_examples import CASES, FOUR, mixing_case
 
@@ -99,11 +98,3 @@ def test_violated_assumptions_are_noticed(case: Case, id: str, says: str) -> Non
 
 def test_thresholds_of_the_penalty_are_those_found_by_hand() -> None:
     assert thresholds([fmpq(k) for k in (2, 4, 1, 3)]) == [3, 0, 6, 1]
-
-
-@pytest.mark.parametrize("d", [4, 6, 10])
-def test_random_mixing_trials_have_orthonormal_tokens_and_are_reproducible(d: int) -> None:
-    data = mixing_trial(0, 3, 4, d, 5)
-    assert all(np.array_equal(X @ X.T, np.eye(4)) for X in data.X)
-    assert np.array_equal(data.X, mixing_trial(0, 3, 4, d, 5).X)
-    assert not np.array_equal(data.X, mixing_trial(0, 3, 4, d, 6).X)

@@ -18,12 +18,12 @@ from reference_attention.paths.nuclear_offsets import NuclearOffsets
 from reference_attention.paths.nuclear_path import log_costs_of, newton
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from tests.theorems.faults.trial import Baseline, FaultOutcome, baseline, try_fault
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.core.nuclear_certificate import NuclearCertificate, images_of, nuclear_claim
 from theorems.faults import FAULTS
-from theorems.faults.power.trial import Baseline, FaultOutcome, baseline, try_fault
 from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
 from theorems.transformers_as_svms.curves.nuclear_limit import corrections, offset_in_closed_form
 from theorems.transformers_as_svms.nuclear_path import tsvm_nuclear_path

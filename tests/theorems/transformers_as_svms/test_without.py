@@ -16,7 +16,6 @@ from reference_attention.query_dataset import QueryDataset
 from tests.places import ROOT
 from tests.theorems.transformers_as_svms.mixing_examples import mixing_case
 from tests.theorems.transformers_as_svms.test_conjecture_mixing import CAPPED
-from tests.theorems.without.test_restored_assumptions import check_restored
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.counterexamples.record import load
@@ -54,14 +53,6 @@ def test_the_conclusion_holds_once_the_assumption_is_restored(id: str, without: 
     claims = list(weakened.conclusion(back, REFERENCE))
     assert claims
     assert [c for c in claims if c.verdict is not Verdict.UPHELD] == []
-
-
-def test_with_a_second_column_of_k0_the_conclusion_on_the_factored_flow_holds() -> None:
-    def full_width(case: Case) -> Case:
-        K0 = np.asarray(case.arrays["K0"]) + np.array([[0.0, 1.0], [0.0, 1.0]])
-        return case.replace(arrays={**case.arrays, "K0": K0})
-
-    check_restored("tsvm-factored-flow-without-definite-imbalance", full_width)
 
 
 def test_the_unit_of_radii_for_a_path_of_w_is_one_over_the_size_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:

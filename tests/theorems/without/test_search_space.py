@@ -24,7 +24,6 @@ FOUND = [path for path in FILES if "none_found" not in read_named_values(path)]
 FEW = 150
 """Largest number of cases to draw."""
 RARE = (
-    "conjecture-independent-rows-without-distinct-scores",
     "lemma-13-without-radius-schedule",
     "theorem-6-without-radius-schedule",
     "lemma-12-without-prompt-selects",

@@ -96,7 +96,6 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=pairs_for,
     kernel=BELOW_ROUNDING,
-    varies={"inputs-twice": "the lemma assumes one directional neighbour, and a copy of the input has another"},
 )
 def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let unit vectors q1, q2 select the same single tokens α, with directional margins θ1 < θ2.

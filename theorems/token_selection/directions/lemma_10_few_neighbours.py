@@ -45,11 +45,6 @@ def _cases() -> SearchStrategy[Case]:
     from_data=directions_for,
     kernel=SVM_ONLY,
     needs={"direction-given": "the lemma counts the directional neighbours of q, and q = 0 has none"},
-    varies={
-        "reflected": "the lemma compares with the number of dimensions, and the reflection adds some",
-        "coordinate-of-zero": "the lemma compares with the number of dimensions",
-        "inputs-twice": "an input and its copy have the same rows, so they are not in general position",
-    },
 )
 def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If keys are in general position, every direction q ≠ 0 has at most d directional neighbours.

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 from reference_attention.paths.local_path import Excess, order
 from reference_attention.span import thin_tangents
 
-SCATTERED, SURVIVORS, TRIES, ROUNDS = 24, 4, 6, 3
+SCATTERED, KEPT, TRIES, ROUNDS = 24, 4, 6, 3
 
 
 def lowest_in_neighbourhood(
@@ -58,8 +58,8 @@ def lowest_in_neighbourhood(
     coordinates = np.broadcast_to(z, (r, *z.shape))
     for round in range(ROUNDS):
         rank = order(*excess(points(coordinates)))
-        best = np.take_along_axis(coordinates, np.argsort(rank, axis=1, kind="stable")[:, :SURVIVORS, None], axis=1)
-        noise = rng.standard_normal((r, SURVIVORS * TRIES, e)) * 0.5 ** (2 * round + 1)
+        best = np.take_along_axis(coordinates, np.argsort(rank, axis=1, kind="stable")[:, :KEPT, None], axis=1)
+        noise = rng.standard_normal((r, KEPT * TRIES, e)) * 0.5 ** (2 * round + 1)
         perturbed = clip(np.repeat(best, TRIES, axis=1) + noise)
         coordinates = np.concatenate([coordinates, perturbed], axis=1)
     return points(coordinates)

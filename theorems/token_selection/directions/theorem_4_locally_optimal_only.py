@@ -128,11 +128,6 @@ def _cases() -> SearchStrategy[Case]:
     aliases=("theorem-7",),
     kernel=BELOW_ROUNDING,
     needs={"direction-given": "the theorem is about a given direction q"},
-    varies={
-        "reflected": "general position depends on the dimension of the keys, which the reflection increases",
-        "coordinate-of-zero": "general position depends on the dimension of the keys, to which this adds one",
-        "inputs-twice": "an input and its copy have the same rows, so they are not in general position",
-    },
 )
 def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let scores be distinct within each input, keys in general position, and q a unit vector.

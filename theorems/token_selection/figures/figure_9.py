@@ -1,4 +1,4 @@
-"""Figures 9(a), 9(b), 10: random trials of normalized gradient descent, and the tokens that they select.
+"""Figures 9(a), 9(b): random trials of normalized gradient descent, and the tokens that they select.
 
 As in the paper, each trial has 1000 iterations of step length 1 from p(0) = 0. We chose n, T, the values of d and the
 threshold of saturation, which our copy of the paper does not state. The paper's trials ran in float32, where the
@@ -132,18 +132,6 @@ def draw_histogram(figure: Any, numbers: Numbers) -> None:
     axes.set_ylabel(f"fraction of the trials, bins of {edges[1] - edges[0]:.2g}")
 
 
-def draw_cumulative(figure: Any, numbers: Numbers) -> None:
-    """Draw the distribution function of the score gaps."""
-    axes = figure.add_subplot()
-    gaps = np.sort(all_gaps(numbers))
-    shares = np.arange(1, len(gaps) + 1) / max(1, len(gaps))
-    axes.step([BINS[0], *gaps, BINS[-1]], [0, *shares, 1], where="post", color=style.BLUE)
-    axes.axvline(0, color=style.GREY, linestyle="--", linewidth=1.0)
-    _gap_axis(axes, numbers, 0.5)
-    axes.set_ylim(0, 1.02)
-    axes.set_ylabel("cumulative fraction of the trials")
-
-
 def _gap_axis(axes: Any, numbers: Numbers, height: float) -> None:
     """Label the axis of score gaps, and write the caption beneath at the height ``height``."""
     axes.set_xlim(BINS[0], BINS[-1])
@@ -169,14 +157,6 @@ FIGURES = [
         (6.0, 3.7),
         numbers,
         draw_histogram,
-        cut=_CUT,
-    ),
-    Figure(
-        "10",
-        "random trials: distribution function of the smallest score gap",
-        (6.0, 3.7),
-        numbers,
-        draw_cumulative,
         cut=_CUT,
     ),
 ]

@@ -139,7 +139,6 @@ def _with_a_start(case: Case) -> Case:
         "well-behaved-loss": "the margin required of a start is computed from bounds of |ℓ'| > 0",
         "strict-optimum": "the margin required of a start is computed from the score gaps to a single best token",
     },
-    search="in other coordinates the solver takes other steps, which may be too inaccurate to compare two solvers",
 )
 def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible; any n, any scores.

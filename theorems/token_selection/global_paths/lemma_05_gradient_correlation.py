@@ -47,7 +47,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("the kernel's gradient at every point, for n = 1", turn=2),
-    varies={"inputs-twice": "the lemma assumes that there is one input"},
 )
 def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and GMM exist.

@@ -54,7 +54,6 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     aliases=("lemma-2",),
     kernel=SVM_ONLY,
-    varies={"labels-and-head-negated": "the lemma is stated for labels +1"},
 )
 def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let all labels be +1, γ_it < γ_i,opt for t ≠ opt_i, and v ∈ range(Wᵀ).

@@ -147,7 +147,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=BELOW_ROUNDING,
-    search="in other coordinates Newton's method takes other steps, and on some data it ends without a minimum",
 )
 def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, with one strictly best token per input and a solution p_mm of ATT-SVM(opt).

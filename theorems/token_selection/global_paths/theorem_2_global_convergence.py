@@ -112,7 +112,6 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls(
         "every iterate of descent with the kernel's gradient; the limit is checked with the reference only", turn=6
     ),
-    search="in other coordinates the solver takes other steps, which may be too inaccurate to compare two solvers",
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumptions A and B hold and p_mm = p_mm(opt) exist.

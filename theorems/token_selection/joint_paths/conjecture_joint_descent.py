@@ -63,7 +63,6 @@ def conjecture_cases() -> SearchStrategy[Case]:
     assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
 )
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the descent v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on.

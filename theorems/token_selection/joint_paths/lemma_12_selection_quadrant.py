@@ -37,7 +37,6 @@ LARGEST = 600.0
     assumptions=("optimal-support-tokens", "separable"),
     cases=relaxed_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
 )
 def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If s_iα(p_R) → 1 for all i, then from some R₀ on min_{i,t} (k_iα − k_it)·p_R ≥ 0.

@@ -53,8 +53,6 @@ def quadrant_cases() -> SearchStrategy[Case]:
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=quadrant_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
-    search="the last digits of its starts decide whether the search for the joint minimiser ends above a competitor",
 )
 def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let prompts satisfy (k_iα − k_it)·p ≥ 0 for all i, t.

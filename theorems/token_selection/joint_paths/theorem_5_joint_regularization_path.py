@@ -91,8 +91,6 @@ SHARP_ERROR, LARGEST_SHARP = 1e-3, 2.0**24
     assumptions=("optimal-tokens", "separable"),
     cases=joint_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
-    search="the last digits of its starts decide whether the search for the joint minimiser ends above a competitor",
 )
 def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss be logistic, Assumption C hold for α with ν, and p_mm(α) exist.

@@ -87,8 +87,6 @@ RATIOS = (1.0, 2.0, 8.0)
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=relaxed_cases,
     kernel=SATURATED,
-    varies={"keys-shifted": "the head is trained, too, and moving the tokens changes the label margins"},
-    search="the last digits of its starts decide whether the search for the joint minimiser ends above a competitor",
 )
 def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Theorem 5's hypotheses hold, Assumption C only over the supports S of v_mm; let p_R select α in the limit.

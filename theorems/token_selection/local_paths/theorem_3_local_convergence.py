@@ -163,7 +163,6 @@ def _from_data(case: Case) -> Iterator[Case]:
         "separable": "the cone, local optimality and the limit are defined by p_mm(α), which exists only if"
         " ATT-SVM(α) is feasible"
     },
-    search="R depends on n and on whether d = 1, so a relation that changes them may move a start out of the cone",
 )
 def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and α be locally optimal.

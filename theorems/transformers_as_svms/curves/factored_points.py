@@ -53,11 +53,6 @@ class FactoredPoints:
         return np.einsum("bik,bil->bkl", self.K, self.K) - np.einsum("bik,bil->bkl", self.Q, self.Q)
 
     @cached_property
-    def norm_squared(self) -> Numbers:
-        """The squared norms ‖K‖_F² + ‖Q‖_F², (b,)."""
-        return np.sum(self.K * self.K, axis=(-2, -1)) + np.sum(self.Q * self.Q, axis=(-2, -1))
-
-    @cached_property
     def at(self) -> AttentionAt:
         """The attention at vec(K Qᵀ), with the error bounds of the product."""
         return AttentionAt(self.problem, self.W.reshape(len(self.W), -1))

@@ -15,7 +15,6 @@ from theorems.core.claim import Form, Undecided
 from theorems.core.points import log_uniform
 from theorems.curves.margin_points import Margins, beside_the_ray, with_least_margin
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.singular_values import singular_values
 
 LARGEST = 1e4
 """The largest required margin of a start: beyond this margin floats do not resolve both the weights and the steps."""
@@ -99,15 +98,3 @@ def uneven_factors(data: QueryDataset, rng: np.random.Generator) -> tuple[Keys, 
     width, size = int(rng.integers(1, max(d, e) + 2)), float(log_uniform(rng, *UNEVEN, 1)[0])
     K, Q = unit * size * rng.normal(size=(d, width)), unit / size * rng.normal(size=(e, width))
     return (K, Q) if rng.random() < 0.5 else (K / size**2, Q * size**2)
-
-
-def least_eigenvalue(imbalance: Numbers, claim: str) -> Numbers:
-    """Compute λ_min(Δ), (*b,), of the imbalance Δ ≻ 0 as its least singular value.
-
-    Raises:
-        Undecided: the error bound exceeds λ_min; ``claim`` is the name of the undecided claim.
-    """
-    least: Any = singular_values(imbalance)[..., -1]
-    if not (least.value > least.error).all():
-        raise Undecided(claim, "float64 does not resolve whether KᵀK − QᵀQ is positive definite", Form.EFFECTIVE)
-    return least

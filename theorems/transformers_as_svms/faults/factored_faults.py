@@ -13,14 +13,12 @@ from numpy.typing import ArrayLike
 from reference_attention.loss import Array
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.factored_descent import FactoredTrajectory, factored_gradient_descent
-from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from reference_attention.training.factorization import factor_gradients, log_curvatures
 from theorems.faults.fault import Faults, Kind
 
 RUN, STEP = Faults(Kind.RUN), Faults(Kind.STEP)
 DESCENT = "tsvm-factored-descent"
-BOTH = (factored_flow, factored_gradient_descent)
-Run = FactoredFlow | FactoredTrajectory
+Run = FactoredTrajectory
 Factors = tuple[Array, Array]
 Rule = Callable[..., Factors]
 """A faulty rule: it maps ∇L(W), K and Q to gradients in K and in Q; a fault's size is one more argument, the first."""
@@ -32,8 +30,8 @@ def _follow(rule: Rule, right: Callable[..., Run], *arguments: Any, **options: A
 
 
 def _rule(name: str, says: str, **further: Any) -> Callable[[Rule], Rule]:
-    """Return a decorator that plants a fault: flow and descent follow the gradients that the decorated rule returns."""
-    return RUN.plant(name, says, DESCENT, *BOTH, through=_follow, **further)
+    """Return a decorator that plants a fault: descent follows the gradients that the decorated rule returns."""
+    return RUN.plant(name, says, DESCENT, factored_gradient_descent, through=_follow, **further)
 
 
 @_rule("factor-frozen", "only K is trained, Q stays")
@@ -71,20 +69,24 @@ def _not_transposed(gradient: Array, K: Array, Q: Array) -> Factors:
     return (gradient @ Q, gradient @ K) if K.shape == Q.shape else factor_gradients(gradient, K, Q)
 
 
-@_rule("factors-at-two-speeds", "∇_K is (1 + ε) times as long, so that KᵀK − QᵀQ drifts", size=1e-3, unit="ε")
+@_rule("factors-at-two-speeds", "∇_K is (1 + ε) times as long, so that KᵀK − QᵀQ drifts", size=1e-3)
 def _uneven(size: float, gradient: Array, K: Array, Q: Array) -> Factors:
     by_k, by_q = factor_gradients(gradient, K, Q)
     return (1 + size) * by_k, by_q
 
 
-@RUN.plant("factors-of-rank-one", "the start is cut to rank one", DESCENT, *BOTH)
+@RUN.plant("factors-of-rank-one", "the start is cut to rank one", DESCENT, factored_gradient_descent)
 def _rank_one(right: Callable[..., Run], data: QueryDataset, K: Array, Q: Array, **options: Any) -> Run:
     cut = (s[0] * np.outer(u[:, 0], v[0]) for u, s, v in map(np.linalg.svd, (K, Q)))
     return right(data, *cut, **options)
 
 
 @RUN.change(
-    "factors-rotated", "from the middle on (K, Q) is rotated by ε; K Qᵀ is right", DESCENT, *BOTH, size=1e-3, unit="ε"
+    "factors-rotated",
+    "from the middle on (K, Q) is rotated by ε; K Qᵀ is right",
+    DESCENT,
+    factored_gradient_descent,
+    size=1e-3,
 )
 def _rotate(run: Run, size: float, *arguments: Any, **options: Any) -> Run:
     """Rotate the plane of the first two columns at all points from the middle of the run on; K Qᵀ stays the same."""

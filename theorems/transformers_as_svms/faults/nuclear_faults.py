@@ -79,19 +79,19 @@ def _another_face(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, U1=balls(u[:, :r]), V1=balls(vt[:r].T)))
 
 
-@_solution("nuclear-dual-off", "the largest λ is off by a factor 1 + ε", size=1e-3, unit="ε")
+@_solution("nuclear-dual-off", "the largest λ is off by a factor 1 + ε", size=1e-3)
 def _dual_off(right: NuclearMaxMargin, size: float, *arguments: Any) -> NuclearMaxMargin:
     changed = np.array(right.duals)
     changed[np.unravel_index(np.argmax(changed), changed.shape)] *= 1 + size
     return replace(right, duals=changed)
 
 
-@_solution("nuclear-value-off", "C_⋆ is off by a factor 1 + ε", size=1e-3, unit="ε")
+@_solution("nuclear-value-off", "C_⋆ is off by a factor 1 + ε", size=1e-3)
 def _value_off(right: NuclearMaxMargin, size: float, *arguments: Any) -> NuclearMaxMargin:
     return replace(right, bounds=(right.bounds[0] * (1 + size), right.bounds[1] * (1 + size)))
 
 
-@_solution("nuclear-out-of-balance", "K(1 + ε) and Q/(1 + ε), so that ½(‖K‖² + ‖Q‖²) > ‖W‖_⋆", size=1e-3, unit="ε")
+@_solution("nuclear-out-of-balance", "K(1 + ε) and Q/(1 + ε), so that ½(‖K‖² + ‖Q‖²) > ‖W‖_⋆", size=1e-3)
 def _out_of_balance(right: NuclearMaxMargin, size: float, *arguments: Any) -> NuclearMaxMargin:
     """Return the same W with a larger K and a smaller Q, so that the factors are unbalanced."""
     return replace(right, K=right.K * (1 + size), Q=right.Q / (1 + size))
@@ -103,7 +103,7 @@ def _wider_gap(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, gap=arb(1)))
 
 
-@_solution("nuclear-tau-off", "τ is off by a factor 1 + ε", size=1e-3, unit="ε")
+@_solution("nuclear-tau-off", "τ is off by a factor 1 + ε", size=1e-3)
 def _more_injective(right: NuclearMaxMargin, size: float, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, injectivity=proof.injectivity * (1 + size)))
 
@@ -178,9 +178,7 @@ def _another_loss(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rh
     return nuclear_path(with_another_loss(problem), svm, path.rho)
 
 
-@RUN.change(
-    "nuclear-path-of-other-scores", "one score gap is multiplied by 1 + ε", PATH, nuclear_path, size=1e-1, unit="ε"
-)
+@RUN.change("nuclear-path-of-other-scores", "one score gap is multiplied by 1 + ε", PATH, nuclear_path, size=1e-1)
 def _other_scores(path: NuclearPath, size: float, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
     """Follow the path for scores in which one token's gap to the best score is 1 + ``size`` times as large."""
     scores, (i, t) = np.array(problem.scores), (int(svm.rows.inputs[0]), int(svm.rows.tokens[0]))
@@ -198,9 +196,7 @@ def _of_frobenius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, rh
     return _with_points(path, svm, radius[:, None, None] * W)
 
 
-@RUN.change(
-    "nuclear-path-ends-early", "points at the distance ε R from the minimum", PATH, nuclear_path, size=1e-3, unit="ε"
-)
+@RUN.change("nuclear-path-ends-early", "points at the distance ε R from the minimum", PATH, nuclear_path, size=1e-3)
 def _ends_early(path: NuclearPath, size: float, problem: Problem, svm: NuclearMaxMargin, rhos: Any) -> NuclearPath:
     """Move each point away from the minimum by ``size`` times its norm, within the ball."""
     W = path.K @ np.swapaxes(path.Q, -1, -2)

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
 
 
 TRUE = '''
-from theorems.api import EPS, Form, at_least, reason, statement
+from theorems.api import EPS, Form, at_least, max_margin, reason, softmax_weights, statement
 
 TWICE = reason("twice-rounding", "2 eps T", "two sums of T weights are compared")
 
@@ -39,19 +39,19 @@ def sums(case, under_test):
 
     At p_mm, say.
     """
-    svm = under_test.max_margin(case.problem.keys, case.chosen)
-    total = under_test.weights(case.problem.keys, svm.p).sum(axis=-1)
+    svm = under_test[max_margin](case.problem.keys, case.chosen_tokens)
+    total = under_test[softmax_weights](case.problem.keys, svm.p).sum(axis=-1)
     yield at_least("sum", Form.EXACT, total, 1.0, rounding=2 * EPS * case.problem.T, why=TWICE)
 '''
 
 FALSE = '''
-from theorems.api import Form, at_least, statement
+from theorems.api import Form, at_least, max_margin, statement
 
 
 @statement("long", "p_mm is long", assumptions=("separable",))
 def norm_at_least_one(case, under_test):
     """‖p_mm‖ ≥ 4."""
-    svm = under_test.max_margin(case.problem.keys, case.chosen)
+    svm = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     yield at_least("norm", Form.EFFECTIVE, svm.norm, 4.0, rounding=0.0, why="exact")
 '''
 

@@ -1,1 +1,0 @@
-"""The source of test functions: each makes a failing call of a kernel and needs only torch and the kernel."""

@@ -1,1 +1,0 @@
-"""Source of the documentation site: the documents, and pages generated from statements, derivations and records."""

@@ -1,1 +1,0 @@
-"""Figures of the paper, in this order: `paths`, `convergence`, `ranks`, `factored`, `mixing`."""
