@@ -412,6 +412,7 @@ def test_an_unknown_id_is_refused(id: str, message: str, capsys: pytest.CaptureF
 
 
 def test_a_user_file_does_not_change_the_suite() -> None:
+    statements.cache_clear()  # a test of papers may have left a paper's statement
     before = dict(statements())
     text = "from theorems.core.statement import statement\n"
     text += "import theorems.token_selection.global_paths.theorem_2_global_convergence as t\n"
