@@ -144,8 +144,8 @@ def _confirmed(bare: Kernel, dtype: str | None) -> Kernel:
     """Return the kernel, called by the convention that simple calls confirm.
 
     Raises:
-        InvalidInput: the kernel takes no call, or no convention fits although the names leave its reading open; in
-            the latter case the message ends with the decorator to paste.
+        InvalidInput: the kernel takes no call, or no convention fits; if the names leave open how the kernel is called,
+            the message ends with the decorator to paste.
     """
     chosen, parameters = bare.interface, bare.parameters
     refusal = (
@@ -162,9 +162,9 @@ def _confirmed(bare: Kernel, dtype: str | None) -> Kernel:
         convention = convention_of(last)
         if convention is not None:
             break
-    if convention is None and last is bare:
-        raise InvalidInput(refusal)
     if convention is None and tuple(parameters) in OWN_NAMES:
+        if last is bare:
+            raise InvalidInput(refusal)
         return last
     if convention is None:
         raise InvalidInput(f"{refusal}\n{_asks_for_decorator(last)}")

@@ -351,7 +351,7 @@ def test_a_prompt_may_leave_a_near_copy_of_a_tight_token_slowly() -> None:
     for beside in (0.05, -0.5):
         elsewhere = right.replace(
             "elsewhere",
-            scheduled_direction=lambda joint, c, beside=beside: _turned(scheduled_direction(joint, c), beside),
+            {scheduled_direction: lambda joint, c, beside=beside: _turned(scheduled_direction(joint, c), beside)},
         )
         outcome = check(statement_named("conjecture-joint-descent"), case, elsewhere)
         assert outcome.verdict is Verdict.FALSIFIED
