@@ -123,6 +123,21 @@ def test_an_ignored_mask_falsifies_masks_but_not_repeated_calls() -> None:
     assert [item.verdict for item in masks_and_states] == [Verdict.FALSIFIED, Verdict.FALSIFIED, Verdict.INCONCLUSIVE]
 
 
+def test_an_option_whose_calls_mostly_fail_without_it_is_inconclusive() -> None:
+    def rounded(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        is_causal: bool = False,
+        scale: float | None = None,
+    ) -> torch.Tensor:
+        return scaled_dot_product_attention(query.float().double(), key, value, is_causal=is_causal, scale=scale)
+
+    (result,) = verify_kernel(rounded, statements=["kernel-causal"], examples=25, dtype="float64")
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "calls also fail without this option: see kernel-output" in result.reason
+
+
 def test_a_fault_that_needs_two_options_is_reported_for_their_combination() -> None:
     combinations = failing_combinations(results().values())
     assert combinations == [["causal", "boolean-mask"], ["causal-rectangle", "additive-mask"]]
