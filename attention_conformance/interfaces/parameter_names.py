@@ -1,7 +1,7 @@
 """Names of parameters, the role that each name suggests, and the arguments that a request gives to each role.
 
 A role is the meaning of a parameter, such as "causal". The interfaces of known libraries take parameter names from the
-tables of this module, and the signatures of unknown functions are understood by the same tables.
+tables of this module; for other functions the same tables fill in the decorator to paste.
 """
 
 from __future__ import annotations

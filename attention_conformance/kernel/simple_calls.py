@@ -30,7 +30,7 @@ Under another convention a right kernel's error is about as large as the largest
 
 
 class Convention(NamedTuple):
-    """What a kernel does without being asked to.
+    """Scale and causality of a kernel in calls without options.
 
     Attributes:
         scale: the factor of its logits; None for 1/√E.
